@@ -9,9 +9,9 @@
 #include "backends/llm_core/lora/peft_adapter.h"
 #include "backends/llm_core/speculation/eagle3_head.h"
 #include "backends/llm_core/speculation/medusa_heads.h"
-#include "backends/llm_core/speculation/medusa_tree.h"
 #include "backends/llm_core/speculation/medusa_weights.h"
 #include "backends/llm_core/speculation/method.h"
+#include "backends/llm_core/speculation/ranked_tree.h"
 #include "backends/llm_tables/engine_parameters.h"
 
 namespace nereid::repo {

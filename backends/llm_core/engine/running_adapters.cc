@@ -6,12 +6,13 @@
 namespace nereid::llm {
 namespace {
 
-// While the first waiting sequences have no memory for their adapters, others are considered.
+// The most waiting sequences that are passed over in a step because their adapters have no memory,
+// and because they are not ready.
 constexpr int32_t kMaxSkipped = 256;
-// Of those, so many with an adapter may overtake the same sequence, since they may prolong its
-// wait. Sequences without an adapter do not.
+// The most sequences with an adapter that overtake the same waiting sequence, whose wait they may
+// prolong. Those without an adapter do not prolong it.
 constexpr int32_t kMaxOvertakers = 64;
-// The adapters of so many waiting sequences are made ready while others run.
+// The waiting sequences whose adapters are made ready, one after the other, while others run.
 constexpr int32_t kAdaptersAhead = 4;
 
 }  // namespace
@@ -30,14 +31,17 @@ RunningAdapters::Turn RunningAdapters::TurnOf(const Sequence& sequence, bool oth
   const GenerationRequest& request = *sequence.request;
   if (!Fits(request)) {
     if (num_skipped_ == 0 &&
-        std::exchange(overtaken_, sequence.rank.number) != sequence.rank.number)
+        std::exchange(overtaken_, sequence.rank.number) != sequence.rank.number) {
       num_overtakers_ = 0;
+    }
     return num_skipped_++ < kMaxSkipped ? Turn::kWait : Turn::kWaitAll;
   }
-  if (!IsReady(sequence, others_run))
+  if (!IsReady(sequence, others_run)) {
     return ++num_unready_ > kMaxSkipped ? Turn::kWaitAll : Turn::kWait;
-  if (num_skipped_ > 0 && request.adapter != nullptr && num_overtakers_ >= kMaxOvertakers)
+  }
+  if (num_skipped_ > 0 && request.adapter != nullptr && num_overtakers_ >= kMaxOvertakers) {
     return ++num_skipped_ > kMaxSkipped ? Turn::kWaitAll : Turn::kWait;
+  }
   return Turn::kStart;
 }
 

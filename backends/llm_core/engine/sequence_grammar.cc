@@ -1,4 +1,4 @@
-// Masks of a sequence.
+// Follows the text of a sequence and computes its masks.
 #include "backends/llm_core/engine/sequence_grammar.h"
 
 #include <algorithm>

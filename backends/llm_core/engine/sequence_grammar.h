@@ -26,8 +26,8 @@ class SequenceGrammar {
   // Whether the text may end, and whether it has no continuation.
   bool CanEnd() const { return matcher_.CanEnd(); }
   bool MustEnd() const { return matcher_.MustEnd(); }
-  // The drafts that may follow the text, as those before them: those that a step may verify. In
-  // ascending order. `parents`: as BatchEntry::draft_parents.
+  // The drafts that a step may verify, in ascending order: the grammar allows them behind the text
+  // and the drafts before them. `parents`: as BatchEntry::draft_parents.
   std::vector<int32_t> AllowedDrafts(std::span<const int32_t> drafts,
                                      std::span<const int32_t> parents);
   // Up to `max_tokens` tokens of the bytes that every text of the grammar has next. The model may

@@ -8,8 +8,8 @@
 namespace nereid::llm {
 namespace {
 
-// At most two steps are in flight, so that one of the tokens of three steps could be the first that
-// is replaced before the engine knows the token before it.
+// At most two steps are in flight. So the first token that is replaced could be one of the next
+// three, before the engine knows the token before it.
 bool IsAlmostSpent(const Sequence& sequence) {
   constexpr int64_t kNumSteps = 3;
   return sequence.has_reasoning_budget && sequence.reasoning->IsDueWithin(kNumSteps);

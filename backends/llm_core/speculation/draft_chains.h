@@ -20,8 +20,8 @@ namespace nereid::llm {
 /// The other tokens that may follow the drafts of a chain.
 struct ChainSiblings {
   std::vector<float> log_probs;  ///< of each draft
-  /// Of each draft, most likely first. If the chain ended before an unlikely token, there is one
-  /// list more, for the place of that token, which is the first of it.
+  /// At the place of each draft, most likely first. If the chain ended before an unlikely token,
+  /// one more list begins with that token.
   std::vector<std::vector<SampledToken>> tokens;
 };
 
@@ -34,7 +34,7 @@ struct DraftChain {
   HeadCache* cache = nullptr;       ///< has the rows before; gets those of the chain and its drafts
   int32_t max_drafts = 0;           ///< 0: the rows are run, and nothing is drawn
   /// How drafts are drawn. A device may ignore earlier drafts of the chain in rules that read the
-  /// output, and rules that it can not apply.
+  /// output, and rules that it cannot apply.
   const SamplingParams* sampling = nullptr;  ///< with log probabilities
   std::span<const int32_t> sequence;         ///< prompt and output
   int32_t num_prompt = 0;                    ///< of `sequence`
@@ -44,28 +44,16 @@ struct DraftChain {
   ChainSiblings* siblings = nullptr;         ///< out, with num_siblings; empty at first
 };
 
-class DraftChains {
+class DraftChains : public HiddenStateStore {
  public:
-  explicit DraftChains(int32_t num_kept_rows) : pool_(std::make_shared<RowPool>(num_kept_rows)) {}
-  virtual ~DraftChains() = default;
+  using HiddenStateStore::HiddenStateStore;
   virtual int32_t max_positions() const = 0;
   virtual std::unique_ptr<HeadCache> MakeCache() const = 0;
   /// Whether DraftChain::num_siblings may be greater than 0.
   virtual bool gives_siblings() const { return false; }
-  /// Where the executor has to leave the hidden states.
-  virtual HiddenStatePlace place() const = 0;
-  /// Copies hidden states of the newest step to rows of the store. `kept` is parallel to the rows.
-  virtual void Keep(const HiddenRows& rows, std::span<const int32_t> kept) = 0;
-  /// Called after the last Keep of a step, and before the executor's next step.
-  virtual Status FinishKeeping() { return {}; }
   /// Requires that each cache has reserved the rows, and one for each draft but the last. A chain
   /// ends before a token of a lower probability. After an error, nothing is called again.
   virtual Status RunChains(std::span<DraftChain> chains, float least_probability) = 0;
-  /// Of the store; shared, because what uses it may live longer.
-  const std::shared_ptr<RowPool>& pool() const { return pool_; }
-
- private:
-  const std::shared_ptr<RowPool> pool_;
 };
 
 /// Runs the head one draft at a time and draws on the host.

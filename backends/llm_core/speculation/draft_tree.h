@@ -11,9 +11,9 @@
 
 namespace nereid::llm {
 
-/// ParentOf and FindChild: the newest token.
+/// The newest token, as the parent of a draft.
 inline constexpr int32_t kTreeRoot = -1;
-/// FindChild: there is none.
+/// What FindChild returns if there is none.
 inline constexpr int32_t kNoChild = -2;
 
 inline int32_t ParentOf(std::span<const int32_t> parents, int32_t draft) {

@@ -47,10 +47,9 @@ struct DraftQuery {
   /// with takes_trees. Any first drafts of a tree are a tree, too, and the engine may take these.
   std::vector<int32_t>* parents = nullptr;
   bool takes_trees = false;  ///< set by the engine: ExecutorFeatures::draft_trees
-  /// So many first drafts of a tree are proposed because they may be accepted. What is sampled
-  /// behind the others tells the drafter something (reads_row_tokens), which pays in later steps: a
-  /// step without them is worth less than it seems. The yields of both kinds of steps are measured
-  /// apart.
+  /// So many first drafts of a tree are proposed because they may be accepted. The others are
+  /// proposed because the drafter learns from what is sampled behind them (reads_row_tokens), which
+  /// pays in later steps. The yields of steps with and without the others are measured apart.
   int32_t num_direct = kMaxTreeDrafts;
   /// How much the drafter relies on the proposal, from 0 to AcceptanceRates::kNumClasses - 1. The
   /// acceptance is measured for each class.
@@ -69,18 +68,18 @@ class Drafter {
   /// be among them. Otherwise sequences that have some get no drafts. Proposals are cut before a
   /// virtual token.
   virtual bool reads_virtual_tokens() const { return false; }
-  /// Whether a proposal takes time that grows with its length. DraftQuery::max_drafts is then what
-  /// pays, and sequences for which nothing does are not asked for.
+  /// Whether a proposal takes time that grows with its length. DraftQuery::max_drafts is then the
+  /// number that pays, and the drafter is not asked for sequences for which no draft pays.
   virtual bool is_costly() const { return false; }
   /// Whether proposals are trees, where DraftQuery::takes_trees allows it. How often a draft is
   /// accepted is then measured for its index in the proposal: the likeliest ones come first.
   virtual bool proposes_trees() const { return false; }
-  /// The most drafts of a sequence in one step where nothing else is said.
+  /// The most drafts of a sequence in one step where no parameter says otherwise.
   virtual int32_t default_max_drafts() const { return proposes_trees() ? 63 : 8; }
-  /// With is_costly: in how many units of time it proposes so many drafts.
+  /// With is_costly: the time of a proposal of so many drafts, in units of that of one draft.
   virtual int32_t DraftingSteps(int32_t num_drafts) const { return num_drafts; }
-  /// Tokens of sequences that the drafter has not seen which one call may catch up with. Sequences
-  /// behind them get no drafts.
+  /// The most tokens that one call catches up with, of all sequences together. The sequences for
+  /// which none are left get no drafts in that call.
   virtual int32_t max_catch_up() const { return INT32_MAX; }
   /// Whether the drafter needs the hidden states of the target: Observe is then called for every
   /// step of a sequence, in the order of the steps.

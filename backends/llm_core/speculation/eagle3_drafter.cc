@@ -1,4 +1,4 @@
-// What an EAGLE-3 head knows of each sequence, and the chains of drafts that it is asked for.
+// Keeps what an EAGLE-3 head knows of each sequence, and asks it for chains of drafts.
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ class Eagle3Drafter::State : public DrafterState {
   void ForgetOwnRows() { cache->Truncate(std::max(0, num_true_end - first)); }
 
   const std::unique_ptr<HeadCache> cache;
-  int32_t first = 0;
+  int32_t first = 0;         // position of the first row
   int32_t num_true_end = 0;  // the rows before this position are built on the target's states
   SamplingParams sampling;   // the target's, with log probabilities
   bool has_sampling = false;
@@ -56,7 +56,8 @@ void Eagle3Drafter::DraftTrees(std::vector<TreeChoice> choices) {
   for (const TreeChoice& choice : choices_) num_siblings_ = std::max(num_siblings_, choice.rank);
 }
 
-// A tree is about as much a chain as it is tokens beside one, which take no time of the head.
+// About half of the tokens of a tree are those of its chain. The tokens beside it take no time of
+// the head.
 int32_t Eagle3Drafter::DraftingSteps(int32_t num_drafts) const {
   if (num_siblings_ == 0) return num_drafts;
   const int32_t steps = std::min(1 + num_drafts / 2, kMaxDraftTokens);

@@ -10,7 +10,7 @@
 
 #include "backends/llm_core/speculation/draft_chains.h"
 #include "backends/llm_core/speculation/drafter.h"
-#include "backends/llm_core/speculation/medusa_tree.h"
+#include "backends/llm_core/speculation/ranked_tree.h"
 
 namespace nereid::llm {
 
@@ -26,16 +26,15 @@ class Eagle3Drafter : public Drafter {
   /// Rows that one call runs of sequences that are behind. Those that are further behind get no
   /// drafts.
   static constexpr int32_t kMostBehind = 2048;
-
-  /// Tokens of each place of a tree beside those of the chain.
+  /// Tokens beside that of the chain, at each place of a tree.
   static constexpr int32_t kSiblings = 3;
 
   explicit Eagle3Drafter(std::unique_ptr<DraftChains> chains,
                          float least_probability = kLeastProbability);
   ~Eagle3Drafter() override;
   /// From now on proposals are trees: the likeliest paths of the chain and the tokens beside it, or
-  /// those of explicit choices. Requires DraftChains::gives_siblings(), and choices whose ranks but
-  /// the last are 0.
+  /// those of explicit choices. Requires DraftChains::gives_siblings(), and choices of
+  /// ParseCombChoices.
   void DraftTrees(std::vector<TreeChoice> choices = {});
 
   std::string_view name() const override { return "eagle3"; }

@@ -4,9 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <numeric>
 #include <span>
 #include <vector>
+
+#include "nereid/status.h"
 
 namespace nereid::llm {
 
@@ -23,8 +26,8 @@ struct HiddenRows {
   std::span<const float> values = {};
   int32_t num_rows = 0;
   int32_t first_row = 0;  ///< of the first token, among the tokens of the step
-  /// [num_rows], or empty: the tokens are side by side in the step. The place of each token among
-  /// those of the step, for tokens that a tree of drafts brought.
+  /// [num_rows]: the place of each token among those of the step, where accepted drafts of a tree
+  /// are among them. Empty: the tokens are side by side in the step.
   std::span<const int32_t> step_rows = {};
 
   int32_t StepRow(int32_t i) const {
@@ -61,6 +64,24 @@ class RowPool {
 
  private:
   std::vector<int32_t> free_;
+};
+
+/// Keeps hidden states of the target until a head runs them.
+class HiddenStateStore {
+ public:
+  explicit HiddenStateStore(int32_t num_rows) : pool_(std::make_shared<RowPool>(num_rows)) {}
+  virtual ~HiddenStateStore() = default;
+  /// Where the executor has to leave the hidden states.
+  virtual HiddenStatePlace place() const = 0;
+  /// Copies hidden states of the newest step to rows of the store. `kept` is parallel to the rows.
+  virtual void Keep(const HiddenRows& rows, std::span<const int32_t> kept) = 0;
+  /// Called after the last Keep of a step, and before the executor's next step.
+  virtual Status FinishKeeping() { return {}; }
+  /// Hands out the rows. Shared, because the sequences that have rows may live longer.
+  const std::shared_ptr<RowPool>& pool() const { return pool_; }
+
+ private:
+  const std::shared_ptr<RowPool> pool_;
 };
 
 }  // namespace nereid::llm

@@ -10,7 +10,7 @@
 namespace nereid::llm {
 namespace {
 
-// Of the store: values (1 GiB, if all rows are in use), and rows.
+// The most values in the store, which take 1 GiB, and the most rows.
 constexpr int64_t kMostKeptValues = int64_t{1} << 28;
 constexpr int64_t kMostKeptRows = int64_t{1} << 16;
 
@@ -44,7 +44,7 @@ class HostChains : public DraftChains {
   struct OpenChain {
     DraftChain* chain = nullptr;
     std::vector<float> hidden;      // of the rows that are run
-    std::vector<int32_t> sequence;  // and the drafts
+    std::vector<int32_t> sequence;  // prompt, output and the drafts
   };
 
   // The values of the chain's kept rows, which leave the store.

@@ -1,4 +1,4 @@
-// Which hidden state belongs to which sequence, and the trees.
+// Keeps the newest hidden state of each sequence, and makes trees of the tokens that heads rank.
 #include "backends/llm_core/speculation/medusa_drafter.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace nereid::llm {
 namespace {
 
-// Tokens of a head that are considered where the tree is not given.
+// Tokens of each head that are considered without an explicit tree.
 constexpr int32_t kRanksOfGrownTrees = 10;
 
 int32_t NumRanks(std::span<const TreeChoice> choices) {
@@ -19,7 +19,8 @@ int32_t NumRanks(std::span<const TreeChoice> choices) {
 
 }  // namespace
 
-// A row of the store, and the position of the token whose hidden state it has.
+// The row of the store that a sequence has, and the position of the token whose hidden state is in
+// it.
 class MedusaDrafter::State : public DrafterState {
  public:
   State(int32_t row, std::shared_ptr<RowPool> pool) : row_(row), pool_(std::move(pool)) {}

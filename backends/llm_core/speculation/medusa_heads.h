@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -21,28 +20,16 @@ inline constexpr int32_t kMaxMedusaTokens = 16;
 /// Has a store of hidden states, in which each sequence has one row: that of the last token that
 /// the target ran. It is the output of the target's last layer; Run applies the target's final norm
 /// before the heads read it.
-class MedusaHeads {
+class MedusaHeads : public HiddenStateStore {
  public:
-  explicit MedusaHeads(int32_t num_kept_rows) : pool_(std::make_shared<RowPool>(num_kept_rows)) {}
-  virtual ~MedusaHeads() = default;
+  using HiddenStateStore::HiddenStateStore;
   virtual int32_t num_heads() const = 0;
-  /// Where the executor has to leave the hidden states.
-  virtual HiddenStatePlace place() const = 0;
-  /// Copies hidden states of the newest step to rows of the store. `kept` is parallel to the rows.
-  virtual void Keep(const HiddenRows& rows, std::span<const int32_t> kept) = 0;
-  /// Called after the last Keep of a step, and before the executor's next step.
-  virtual Status FinishKeeping() { return {}; }
   /// Runs the first `num_heads` heads on rows of the store, which stay there. `tokens`, out:
   /// [rows, num_heads, num_tokens], the likeliest tokens of each head, most likely first, ties by
   /// id, with their log probabilities in the head's own distribution. `num_tokens` is at most
   /// kMaxMedusaTokens. After an error, nothing is called again.
   virtual Status Run(std::span<const int32_t> rows, int32_t num_heads, int32_t num_tokens,
                      std::vector<SampledToken>& tokens) = 0;
-  /// Of the store; shared, because what uses it may live longer.
-  const std::shared_ptr<RowPool>& pool() const { return pool_; }
-
- private:
-  const std::shared_ptr<RowPool> pool_;
 };
 
 }  // namespace nereid::llm

@@ -45,7 +45,7 @@ class ModelDrafter : public Drafter {
   State& PrepareState(DraftQuery& query);
   /// Runs one step of the draft model for all chains_, and removes those that are complete.
   Status RunStep();
-  /// Adds the next tokens of a chain to the batch. Returns false if it can not go on.
+  /// Adds the next tokens of a chain to the batch. Returns false if it cannot go on.
   bool AppendEntry(const Chain& chain);
   /// Adds the token that the draft model sampled. Returns whether the chain goes on.
   bool Extend(const Chain& chain, const SampledToken& token) const;

@@ -16,7 +16,7 @@ class TreeYields {
  public:
   TreeYields() { UpdateSums(); }
 
-  /// Of the first `num_drafts` drafts of a proposal, these were accepted.
+  /// Records which of the first `num_drafts` drafts of a proposal were accepted, by index.
   void Record(int32_t num_drafts, std::span<const int32_t> accepted) {
     for (int32_t i = 0; i < num_drafts; ++i) {
       nodes_[i].tried = kMemory * nodes_[i].tried + 1.0f;
@@ -48,7 +48,7 @@ class TreeYields {
     float tried = 0.0f, accepted = 0.0f;
   };
 
-  // The prior of a draft is at most what the drafts before it have, of which more is known.
+  // The prior of a draft is bounded by the rates of the drafts before it, of which more is known.
   void UpdateSums() {
     double sum = 0.0;
     float prior = kPrior, before = kPrior;

@@ -88,7 +88,7 @@ void SumAll(const RankedTokens& ranked, int32_t depth, float before, std::vector
   }
 }
 
-TEST(MedusaTreeTest, TheLikeliestPathsAreDraftedInOrder) {
+TEST(RankedTreeTest, TheLikeliestPathsAreDraftedInOrder) {
   std::mt19937 random(3);
   for (int round = 0; round < 50; ++round) {
     std::vector<SampledToken> tokens = DrawRanked(random, 3, 4);
@@ -113,7 +113,7 @@ TEST(MedusaTreeTest, TheLikeliestPathsAreDraftedInOrder) {
   }
 }
 
-TEST(MedusaTreeTest, AnExplicitTreeLeavesOutWhatIsNotDrafted) {
+TEST(RankedTreeTest, AnExplicitTreeLeavesOutWhatIsNotDrafted) {
   std::mt19937 random(3);
   std::vector<SampledToken> tokens = DrawRanked(random, 2, 3);
   const auto choices = *ParseTreeChoices("{0},{0,0},{1},{1,0},{0,2},{1,2}", 2, 3);

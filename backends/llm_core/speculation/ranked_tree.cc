@@ -1,5 +1,5 @@
 // Explicit trees, and trees of the likeliest paths.
-#include "backends/llm_core/speculation/medusa_tree.h"
+#include "backends/llm_core/speculation/ranked_tree.h"
 
 #include <algorithm>
 #include <charconv>
@@ -28,13 +28,13 @@ class PathReader {
 
   Result<std::vector<RankPath>> Read() {
     std::vector<RankPath> paths;
-    int32_t open = 0;  // brackets around the present place
+    int32_t open = 0;  // brackets that are not closed
     for (size_t at = 0; at < text_.size(); ++at) {
       const char c = text_[at];
       if (c == '{' || c == '[') {
         if (++open > 2) return Unexpected(at);
         if (open == 1 || is_list_) paths.emplace_back();
-        // A bracket right behind the first one: that one is the list's.
+        // A second bracket before any rank: the first one is the list's.
         if (open == 2 && paths.size() == 1 && paths[0].empty() && !is_list_) is_list_ = true;
       } else if (c == '}' || c == ']') {
         if (--open < 0) return Unexpected(at);
@@ -105,7 +105,8 @@ void Grow(const RankedTokens& ranked, int32_t max_drafts, bool is_comb,
     float log_prob;  // of the whole path
     float before;    // of the drafts before it
     int32_t parent, depth, rank;
-    // Equal paths: the shorter one, then the likelier token, so that the order is always the same.
+    // Of equal paths, the shorter one comes first, then the one whose parent was drafted first,
+    // then the one with the likelier token, so that the order is always the same.
     bool operator<(const OpenPath& other) const {
       if (log_prob != other.log_prob) return log_prob < other.log_prob;
       if (depth != other.depth) return depth > other.depth;
@@ -113,7 +114,7 @@ void Grow(const RankedTokens& ranked, int32_t max_drafts, bool is_comb,
     }
   };
   std::priority_queue<OpenPath> open;
-  // The first path from this rank on whose token may be drafted.
+  // Opens the first path from this rank on whose token may be drafted.
   const auto open_path = [&](float before, int32_t parent, int32_t depth, int32_t rank) {
     if (depth >= ranked.num_depths()) return;
     while (rank < ranked.num_ranks && ranked.At(depth, rank).id == kNoToken) ++rank;
@@ -183,7 +184,7 @@ void RemoveBanned(std::span<const int32_t> banned_ids, std::span<SampledToken> t
 
 void FillTree(std::span<const TreeChoice> choices, const RankedTokens& ranked, int32_t max_drafts,
               std::vector<int32_t>& drafts, std::vector<int32_t>& parents) {
-  // Choices whose token, or one before it, is not drafted leave the tree.
+  // By choice: its draft. kNoChild: its token, or one before it, is not drafted.
   std::vector<int32_t> index_of(choices.size(), kNoChild);
   for (size_t i = 0; i < choices.size(); ++i) {
     const TreeChoice& choice = choices[i];

@@ -1,6 +1,6 @@
 /// \file
-/// The shapes of trees of drafts that heads propose, each of which ranks the tokens of one depth.
-/// [any thread]
+/// Draft trees of ranked tokens: explicit trees, and those of the likeliest paths. Medusa heads and
+/// EAGLE-3 heads rank the tokens of each depth. [any thread]
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ struct TreeChoice {
 
 /// Parses a list of paths, each of which is the ranks from the newest token on: `{0}, {0, 0}, {1}`,
 /// with brackets of either kind, and one pair around the whole list or none. The choices are in the
-/// order of the list, but for parents, which are before their children. INVALID_ARG names a path
-/// whose rank is `num_ranks` or more, whose length is over `max_depth`, that is twice in the list,
-/// or whose parent is not; and a list of more than kMaxTreeDrafts paths.
+/// order of the list, except that parents come before their children. INVALID_ARG names a path that
+/// has a rank of `num_ranks` or more, is longer than `max_depth`, is twice in the list, or lacks
+/// its parent. A list of more than kMaxTreeDrafts paths is refused, too.
 Result<std::vector<TreeChoice>> ParseTreeChoices(std::string_view text, int32_t max_depth,
                                                  int32_t num_ranks);
 
@@ -36,8 +36,8 @@ Result<std::vector<TreeChoice>> ParseCombChoices(std::string_view text, int32_t 
 /// Puts kNoToken in place of the tokens that are among `banned_ids`, since they are never accepted.
 void RemoveBanned(std::span<const int32_t> banned_ids, std::span<SampledToken> tokens);
 
-/// The tokens of each depth: [num_depths, num_ranks], the likeliest first. A token kNoToken is not
-/// drafted.
+/// The tokens of each depth: [num_depths, num_ranks], the likeliest first. Those with the id
+/// kNoToken are not drafted.
 struct RankedTokens {
   std::span<const SampledToken> tokens;
   int32_t num_ranks = 0;
@@ -51,12 +51,11 @@ struct RankedTokens {
 /// Appends the first `max_drafts` drafts of an explicit tree.
 void FillTree(std::span<const TreeChoice> choices, const RankedTokens& ranked, int32_t max_drafts,
               std::vector<int32_t>& drafts, std::vector<int32_t>& parents);
-/// Appends the `max_drafts` paths of which the product of the probabilities is greatest, in
-/// descending order.
+/// Appends the `max_drafts` paths with the greatest products of probabilities, in descending order.
 void GrowTree(const RankedTokens& ranked, int32_t max_drafts, std::vector<int32_t>& drafts,
               std::vector<int32_t>& parents);
-/// The same for tokens that depend on those before: each depth has the tokens behind the first ones
-/// of the depths before it, and only behind these.
+/// The same for tokens that depend on their path: those of a depth were ranked behind the first
+/// token of each depth before it, and follow only these.
 void GrowComb(const RankedTokens& ranked, int32_t max_drafts, std::vector<int32_t>& drafts,
               std::vector<int32_t>& parents);
 
