@@ -75,7 +75,9 @@ TEST(DraftAcceptanceTest, AThresholdAcceptsByProbabilitiesAlone) {
       const DrawnDraft draft = {.id = 0, .logits = drafter, .threshold = threshold};
       const int32_t id = Sampler().Verify(logits, {&params, tokens, 1, {}}, draft).id;
       num_accepted += id == 0 ? 1 : 0;
-      if (threshold == 0.5f) EXPECT_EQ(id, 2) << "what the target has in excess";
+      if (threshold == 0.5f) {
+        EXPECT_EQ(id, 2) << "what the target has in excess";
+      }
     }
   }
   EXPECT_EQ(num_accepted, 50);
