@@ -129,6 +129,9 @@ class DraftPlanner {
   void SetTreeSizes(int32_t most, bool only_direct, int32_t most_together);
   // The number of accepted drafts that is expected of the first `num_drafts` of drafting_[i].
   double Expected(size_t i, int32_t num_drafts) const;
+  // The values of these rows, side by side. `values`: those of all tokens of the entry.
+  std::span<const float> ValuesOf(const HiddenRows& rows, const BatchEntry& entry,
+                                  std::span<const float> values);
   void RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i, const StepResult& result);
   // Leaves out the sequences whose end is too near for a costly drafter to catch up with them, and
   // those that it catches up with in a later step, because all together take too long.

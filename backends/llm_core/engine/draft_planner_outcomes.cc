@@ -116,12 +116,12 @@ void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_
 void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entry, size_t i,
                                       const StepResult& result) {
   const size_t num_accepted = i < result.accepted.size() ? result.accepted[i].size() : 0;
+  const int32_t first_draft = entry.num_tokens - entry.num_draft_tokens;
   HiddenRows rows;
   rows.first_row = entry.first_token;
-  rows.num_rows = entry.num_tokens - entry.num_draft_tokens + static_cast<int32_t>(num_accepted);
+  rows.num_rows = first_draft + static_cast<int32_t>(num_accepted);
   step_rows_.clear();
   if (!entry.draft_parents.empty() && num_accepted > 0) {
-    const int32_t first_draft = entry.num_tokens - entry.num_draft_tokens;
     for (int32_t row = 0; row < first_draft; ++row) step_rows_.push_back(entry.first_token + row);
     for (size_t n = 0; n < num_accepted; ++n) {
       step_rows_.push_back(entry.first_token + first_draft + AcceptedDraft(result, i, n));
@@ -129,21 +129,24 @@ void DraftPlanner::RecordHiddenStates(Sequence& sequence, const BatchEntry& entr
     rows.step_rows = step_rows_;
   }
   if (i < result.hidden_states.size()) {
-    const std::span<const float> values = result.hidden_states[i];
-    const size_t row_size = values.size() / static_cast<size_t>(entry.num_tokens);
-    rows.values = values.first(row_size * static_cast<size_t>(rows.num_rows));
-    if (!rows.step_rows.empty()) {
-      hidden_.clear();
-      for (const int32_t row : step_rows_) {
-        const auto first = values.begin() + (row - entry.first_token) * ptrdiff_t(row_size);
-        hidden_.insert(hidden_.end(), first, first + static_cast<ptrdiff_t>(row_size));
-      }
-      rows.values = hidden_;
-    }
+    rows.values = ValuesOf(rows, entry, result.hidden_states[i]);
   }
   sequence.drafts->num_observed =
       std::min(sequence.drafts->num_observed + rows.num_rows, kMostObserved);
   options_.drafter->Observe(sequence.drafts->state, entry.num_cached, rows);
+}
+
+std::span<const float> DraftPlanner::ValuesOf(const HiddenRows& rows, const BatchEntry& entry,
+                                              std::span<const float> values) {
+  const size_t row_size = values.size() / static_cast<size_t>(entry.num_tokens);
+  if (rows.step_rows.empty()) return values.first(row_size * static_cast<size_t>(rows.num_rows));
+  hidden_.clear();
+  for (const int32_t row : rows.step_rows) {
+    const auto of_row = values.subspan(row_size * static_cast<size_t>(row - entry.first_token));
+    hidden_.insert(hidden_.end(), of_row.begin(),
+                   of_row.begin() + static_cast<ptrdiff_t>(row_size));
+  }
+  return hidden_;
 }
 
 void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {

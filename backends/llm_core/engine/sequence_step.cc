@@ -90,6 +90,23 @@ void AppendDrafts(const Sequence& sequence, BatchEntry& entry, std::vector<int32
   entry.draft_threshold = request.draft_threshold;
 }
 
+// Adds the kept logits and log probabilities of the output's ids, and at first those of the prompt.
+void AddKeptOutputs(Sequence& sequence, int32_t vocab_size, SequenceOutput& output) {
+  const SequenceLogits& kept = *sequence.kept_logits;
+  if (!std::exchange(sequence.was_emitted, true)) {
+    output.prompt_log_probs = kept.prompt_log_probs;
+    output.prompt_top_tokens = kept.prompt_top_tokens;
+    output.context_logits = kept.context_logits;
+  }
+  const size_t num_logits = output.ids.size() * static_cast<size_t>(vocab_size);
+  if (kept.generation_logits.size() >= num_logits) {
+    output.generation_logits = std::span<const float>(kept.generation_logits).first(num_logits);
+  }
+  const auto num_top = static_cast<size_t>(sequence.request->sampling.num_top_log_probs);
+  const std::span<const SampledToken> top = kept.top_tokens;
+  output.top_tokens = top.first(num_top * output.ids.size());
+}
+
 }  // namespace
 
 void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& batch) {
@@ -179,20 +196,7 @@ void EmitOutput(Sequence& sequence, const StopResult& stop, int32_t vocab_size) 
     output.num_draft_tokens = sequence.drafts->num_drafted;
     output.num_accepted_draft_tokens = sequence.drafts->num_accepted;
   }
-  if (sequence.kept_logits != nullptr) {
-    const SequenceLogits& kept = *sequence.kept_logits;
-    if (!std::exchange(sequence.was_emitted, true)) {
-      output.prompt_log_probs = kept.prompt_log_probs;
-      output.prompt_top_tokens = kept.prompt_top_tokens;
-      output.context_logits = kept.context_logits;
-    }
-    const size_t num_logits = static_cast<size_t>(num_visible) * vocab_size;
-    if (kept.generation_logits.size() >= num_logits) {
-      output.generation_logits = std::span<const float>(kept.generation_logits).first(num_logits);
-    }
-    const auto num_top = static_cast<size_t>(sequence.request->sampling.num_top_log_probs);
-    output.top_tokens = std::span<const SampledToken>(kept.top_tokens).first(num_top * num_visible);
-  }
+  if (sequence.kept_logits != nullptr) AddKeptOutputs(sequence, vocab_size, output);
   sequence.num_emitted = num_visible;
   sequence.request->sink->OnOutput(output);
 }

@@ -164,6 +164,11 @@ void Eagle3Drafter::AppendChain(DraftQuery& query, int32_t& num_behind) {
     num_behind -= count;
     query.num_caught_up += count;
   }
+  AddChain(query, state, count, count == left ? max_drafts : 0);
+}
+
+void Eagle3Drafter::AddChain(DraftQuery& query, State& state, int32_t count, int32_t max_drafts) {
+  const int32_t first = state.num_run_end();
   state.num_true_end = first + count;
   if (!std::exchange(state.has_sampling, true)) {
     state.sampling = *query.sampling;
@@ -174,8 +179,8 @@ void Eagle3Drafter::AppendChain(DraftQuery& query, int32_t& num_behind) {
   chain.kept = state.kept().first(static_cast<size_t>(count));
   chain.first_position = first;
   chain.cache = state.cache.get();
-  chain.max_drafts = count == left ? max_drafts : 0;  // else further behind than it may run
-  if (makes_tree) {
+  chain.max_drafts = max_drafts;
+  if (num_siblings_ > 0 && query.takes_trees) {
     chain.num_siblings = num_siblings_;
     chain.siblings = &siblings_[chains_.size() - 1];
   }

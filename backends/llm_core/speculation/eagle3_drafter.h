@@ -53,9 +53,12 @@ class Eagle3Drafter : public Drafter {
  private:
   class State;
 
-  /// Adds the rows of a sequence up to its newest token, unless it has none to run, is too far
-  /// behind, or the head has no memory for it.
+  /// Adds the rows of a sequence up to its newest token, as many as `num_behind` allows, unless it
+  /// has none to run or the head has no memory for it.
   void AppendChain(DraftQuery& query, int32_t& num_behind);
+  /// Adds the next `count` rows of a sequence. `max_drafts` is 0 if further ones have to be run
+  /// first.
+  void AddChain(DraftQuery& query, State& state, int32_t count, int32_t max_drafts);
   /// Replaces a query's chain by a tree.
   void MakeTree(const ChainSiblings& siblings, DraftQuery& query) const;
 
