@@ -75,8 +75,9 @@ int32_t Scheduler::FittingTokens(int64_t num_prompt, int32_t max_tokens,
 void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   const int64_t due = step_ + int64_t{sequence->request->priority} * options_.steps_per_priority;
   sequence->rank = {due, next_number_++};
-  sequence->num_min_tokens = sequence->num_prompt + sequence->request->stop.min_tokens;
-  sequence->num_max_tokens = sequence->num_prompt + sequence->request->stop.max_tokens;
+  const StopCriteria& stop = sequence->request->stop;
+  sequence->num_max_tokens = sequence->num_prompt + stop.max_tokens;
+  sequence->num_min_tokens = sequence->num_prompt + std::min(stop.min_tokens, stop.max_tokens);
   // Sequences of one request share blocks, so that all use the kind of keys that the longest of
   // them can need.
   sequence->uses_long_rope = limits_.long_rope_positions > 0 && sequence->has_siblings() &&

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <numeric>
 #include <random>
 
@@ -517,6 +518,20 @@ TEST(SchedulerTest, AHigherPriorityOvertakesWithoutStarvation) {
   // Requests of the first 20 steps, and no later ones.
   EXPECT_GE(num_before, 19);
   EXPECT_LE(num_before, 22);
+}
+
+TEST(SchedulerTest, EndIdsAreBannedWithTheGreatestMinTokensToo) {
+  for (const int32_t min_tokens : {2, std::numeric_limits<int32_t>::max()}) {
+    Scheduler scheduler({}, SmallLimits());
+    std::unique_ptr<Sequence> sequence = MakeSequence({1, 2, 3}, 2);
+    sequence->request->stop.min_tokens = min_tokens;
+    sequence->request->stop.end_ids = {7};
+    scheduler.Add(std::move(sequence));
+    StepBatch batch;
+    scheduler.Schedule(batch);
+    ASSERT_EQ(batch.entries.size(), 1u);
+    EXPECT_EQ(batch.entries[0].sampling.banned_ids.size(), 1u) << min_tokens;
+  }
 }
 
 }  // namespace
