@@ -63,8 +63,8 @@ class DraftTrials {
 
   const bool drafts_trees_;
   const bool may_rest_;
-  int32_t num_plain_steps_ = 0;     // since the last step with drafts
-  int32_t num_steps_to_trial_ = 0;  // plain steps before the next trial; 0 while one goes on
+  int64_t num_plain_steps_ = 0;     // since the last step with drafts
+  int64_t num_steps_to_trial_ = 0;  // plain steps before the next trial; 0 while one goes on
   int32_t num_rest_steps_ = 0;      // plain steps after the last trial in vain
   bool is_trial_ = false;           // the drafts of the last plan are a trial
   int32_t num_outcomes_ = 0;        // of this trial

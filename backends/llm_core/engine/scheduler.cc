@@ -279,7 +279,8 @@ bool Scheduler::EnsureBlocks(Sequence& sequence, int32_t num_tokens) {
     // caller's own.
     size_t last = running_.size() - 1;
     while (running_[last].get() != &sequence &&
-           (running_[last]->scheduled_at == step_ || running_[last]->has_siblings())) {
+           (running_[last]->scheduled_at == static_cast<uint32_t>(step_) ||
+            running_[last]->has_siblings())) {
       --last;
     }
     const bool is_self = running_[last].get() == &sequence;
@@ -302,7 +303,7 @@ void Scheduler::Preempt(size_t running_index) {
 }
 
 void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, StepBatch& batch) {
-  sequence.scheduled_at = step_;
+  sequence.scheduled_at = static_cast<uint32_t>(step_);
   AppendBatchEntry(sequence, num_tokens, batch);
   scheduled_.push_back(&sequence);
   sequence.num_cached += num_tokens;

@@ -151,7 +151,7 @@ class Scheduler {
   ExecutorLimits limits_;
   KvCacheManager kv_cache_;
   int32_t num_suspended_ = 0;
-  int32_t step_ = 0;
+  int64_t step_ = 0;
   uint64_t next_number_ = 0;
   std::map<SequenceRank, std::unique_ptr<Sequence>> waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // by rank

@@ -87,7 +87,7 @@ struct alignas(128) Sequence {
   int32_t num_max_tokens = 0;  // prompt and output; both limits are set when the sequence is queued
   // Tokens whose keys and values are in the cache, or will be after the step in flight.
   int32_t num_cached = 0;
-  int32_t scheduled_at = 0;          // last step that contained the sequence
+  uint32_t scheduled_at = 0;         // low bits of the last step that contained the sequence
   int32_t slot = -1;                 // -1 unless running
   int32_t end_released = 0;          // blocks before this index, except sinks, were released
   int32_t num_reserved = 0;          // blocks reserved for later allocation
