@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <utility>
 
 namespace nereid::net {
@@ -119,6 +120,13 @@ int OnProgress(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   return 1;
 }
 
+// As curl's command line, which the library does not do by itself. Null: the system's.
+const char* RootsPath(const HttpRequest& request) {
+  if (!request.roots_path.empty()) return request.roots_path.c_str();
+  const char* const file = std::getenv("SSL_CERT_FILE");
+  return file == nullptr || *file == '\0' ? nullptr : file;
+}
+
 }  // namespace
 
 std::string HttpHead::Header(const std::string& name) const {
@@ -167,7 +175,7 @@ Result<HttpHead> HttpClient::Send(const HttpRequest& request) {
     set(CURLOPT_LOW_SPEED_TIME, static_cast<long>(request.stall_timeout_s));
   }
   if (request.timeout_s > 0) set(CURLOPT_TIMEOUT, static_cast<long>(request.timeout_s));
-  if (!request.roots_path.empty()) set(CURLOPT_CAINFO, request.roots_path.c_str());
+  if (const char* const roots = RootsPath(request)) set(CURLOPT_CAINFO, roots);
   if (request.method == "HEAD") {
     set(CURLOPT_NOBODY, 1L);
   } else if (request.method == "POST") {

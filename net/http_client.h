@@ -31,7 +31,7 @@ struct HttpRequest {
   // Seconds without a byte after which the request fails; 0: never.
   int stall_timeout_s = 60;
   int timeout_s = 0;       // for the whole request; 0: without a limit
-  std::string roots_path;  // PEM root certificates; empty: the system's
+  std::string roots_path;  // PEM root certificates; empty: SSL_CERT_FILE, else the system's
   // Receives each part of the answer's body. Returns false to end the request. Null: the body is
   // ignored.
   std::function<bool(const HttpHead& head, std::string_view part)> on_body;

@@ -138,6 +138,16 @@ def test_serve_several_checkpoints_side_by_side(dist, tmp_path, demo_model):
     assert list((tmp_path / "private").iterdir()) == []
 
 
+def test_clients_trust_the_roots_that_a_variable_names(dist, tmp_path, certificates):
+    serving = Serving(dist, tmp_path, "demo", *certificates.flags("http"))
+    top = ["top", "--count=1", "--url", serving.url]
+    refused = run(dist, *top, environment={"SSL_CERT_FILE": ""})
+    assert refused.returncode == 1 and "certificate" in refused.stderr
+    trusted = run(dist, *top, environment={"SSL_CERT_FILE": str(certificates.authority.cert)})
+    assert trusted.returncode == 0 and "demo" in trusted.stdout, trusted.stderr
+    assert serving.stop() == 0
+
+
 def test_what_a_model_lacks_is_said(dist, tmp_path):
     """A longer sequence than the model's, and a chat with a model that only continues texts."""
     serving = Serving(dist, tmp_path, "demo", "--max-model-len", "5000")
