@@ -64,8 +64,8 @@ Result<StopWords> CombineStopWords(const tokenizer::Tokenizer& tokenizer, std::v
     if (!options.ids_match_in_text || options.is_beam_search) break;
     std::string text = TextOfStopWord(tokenizer, word);
     num_bytes += text.size();
-    if (!text.empty() && num_bytes <= options.max_text_bytes)
-      words.texts.push_back(std::move(text));
+    if (num_bytes > options.max_text_bytes) break;
+    if (!text.empty()) words.texts.push_back(std::move(text));
   }
   for (const TokenIds& word : ids)
     words.id_texts.push_back(tokenizer.Decode(word, {.skip_special_tokens = false}));
