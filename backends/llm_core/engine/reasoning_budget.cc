@@ -1,5 +1,7 @@
-// See reasoning_budget.h.
+// Follows the ids that begin and end the reasoning, and replaces what exceeds the budget.
 #include "backends/llm_core/engine/reasoning_budget.h"
+
+#include <algorithm>
 
 namespace nereid::llm {
 
@@ -25,11 +27,23 @@ int32_t ReasoningBudget::Apply(int32_t sampled) {
     token = limit_.end_ids[num_ended_++];
   } else {
     --num_left_;
-    if (token != limit_.end_ids[num_ended_]) num_ended_ = 0;
-    if (token == limit_.end_ids[num_ended_]) ++num_ended_;
+    num_ended_ = NumEndedWith(token);
   }
   if (num_ended_ == limit_.end_ids.size()) state_ = State::kOver;
   return token;
+}
+
+size_t ReasoningBudget::NumEndedWith(int32_t token) const {
+  const TokenIds& ids = limit_.end_ids;
+  const auto at = [&ids](size_t index) { return ids.begin() + static_cast<ptrdiff_t>(index); };
+  for (size_t num = num_ended_ + 1; num > 0; --num) {
+    // The tokens before are the first num_ended_ ids, of which the last ones must be the first
+    // ones.
+    if (ids[num - 1] == token && std::equal(at(0), at(num - 1), at(num_ended_ + 1 - num))) {
+      return num;
+    }
+  }
+  return 0;
 }
 
 }  // namespace nereid::llm

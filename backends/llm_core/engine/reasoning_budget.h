@@ -32,6 +32,9 @@ class ReasoningBudget {
  private:
   enum class State { kBeginning, kReasoning, kEnding, kOver };
 
+  // How many of the first end_ids the output ends with once it has `token`, too.
+  size_t NumEndedWith(int32_t token) const;
+
   const ReasoningLimit& limit_;
   State state_;
   int64_t num_left_;      // tokens before the first that may be replaced

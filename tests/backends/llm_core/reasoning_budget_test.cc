@@ -23,6 +23,8 @@ TEST(ReasoningBudgetTest, ASpentBudgetEndsTheReasoning) {
 TEST(ReasoningBudgetTest, ReasoningThatEndsByItselfIsNotChanged) {
   EXPECT_EQ(Output({3, {}, {9}}, {1, 9, 3, 4, 5, 6}), (TokenIds{1, 9, 3, 4, 5, 6}));
   EXPECT_EQ(Output({4, {}, {9, 9, 8}}, {9, 9, 8, 4, 5, 6}), (TokenIds{9, 9, 8, 4, 5, 6}));
+  const TokenIds again = {9, 9, 9, 8, 4, 5, 6, 7};  // the end begins with the second token
+  EXPECT_EQ(Output({5, {}, {9, 9, 8}}, again), again);
   EXPECT_EQ(Output({2, {}, {9, 8}}, {1, 9, 3, 4}), (TokenIds{1, 9, 8, 4})) << "the rest of the end";
 }
 
