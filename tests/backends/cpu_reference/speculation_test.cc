@@ -411,16 +411,19 @@ TEST_F(WeightedDrafterTest, LookaheadDecodingChangesNoAnswer) {
   EXPECT_GT(num_accepted, 0);
 }
 
-TEST_F(WeightedDrafterTest, MedusaHeadsChangeNoAnswer) {
+std::shared_ptr<const llm::Checkpoint> RandomMedusaHeads(testing::RandomTensors& tensors) {
   constexpr int64_t kHidden = 64;
-  testing::RandomTensors tensors(3);
   for (const std::string head : {"0", "1", "2"}) {
     tensors.Add(head + ".0.linear.weight", {kHidden, kHidden});
     tensors.Add(head + ".0.linear.bias", {kHidden});
     tensors.Add(head + ".1.weight", {kVocabSize, kHidden});
   }
-  const std::shared_ptr<const llm::Checkpoint> heads =
-      tensors.Checkpoint("heads", R"({"medusa_num_heads":3,"medusa_num_layers":1})");
+  return tensors.Checkpoint("heads", R"({"medusa_num_heads":3,"medusa_num_layers":1})");
+}
+
+TEST_F(WeightedDrafterTest, MedusaHeadsChangeNoAnswer) {
+  testing::RandomTensors tensors(3);
+  const std::shared_ptr<const llm::Checkpoint> heads = RandomMedusaHeads(tensors);
   auto target =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const auto model = llm::ReadDecoder(*target);
@@ -452,8 +455,9 @@ TEST_F(WeightedDrafterTest, HeadsRunOnTheProcessorsOfTheProcessOnly) {
   auto target =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const auto model = llm::ReadDecoder(*target);
-  const testing::RandomMedusaHeads random_heads(3);
-  auto weights = llm::ReadMedusaWeights(*random_heads.checkpoint(), model->spec);
+  testing::RandomTensors tensors(3);
+  const std::shared_ptr<const llm::Checkpoint> heads = RandomMedusaHeads(tensors);
+  auto weights = llm::ReadMedusaWeights(*heads, model->spec);
   ASSERT_TRUE(weights.ok()) << weights.status().message();
   const testing::RandomEagle3Head random_head(3);
   auto head = llm::ReadEagle3Head(*random_head.checkpoint(), model->spec);
@@ -464,8 +468,7 @@ TEST_F(WeightedDrafterTest, HeadsRunOnTheProcessorsOfTheProcessOnly) {
   CPU_SET(sched_getcpu(), &one);
   ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
   const auto num_before = num_threads();
-  const auto layers =
-      MedusaLayers::Create(random_heads.checkpoint(), std::move(*weights), target, *model, 0);
+  const auto layers = MedusaLayers::Create(heads, std::move(*weights), target, *model, 0);
   const auto layer =
       Eagle3Layer::Create(random_head.checkpoint(), std::move(*head), target, *model, 0);
   const auto num_after = num_threads();
