@@ -46,8 +46,9 @@ class GpuExecutor : public llm::Executor {
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
 
-  // With more sequences an EAGLE-3 head gained nothing, or lost, in a process whose steps with
-  // drafts had all sizes for the first time (bench/results/speculation_gpu.csv).
+  // The most sequences for which an EAGLE-3 head proposes drafts. With more, answers came no
+  // sooner, or later: the first step of each new size chooses algorithms of products and records a
+  // graph (bench/results/speculation_gpu.csv).
   static constexpr int32_t kMaxHiddenStateSequences = 16;
 
   const llm::ExecutorLimits& limits() const override { return limits_; }

@@ -1,4 +1,4 @@
-// Decodes the blocks that the window or the sinks of some row can see.
+// Converts to float the KV blocks that at least one row attends to, by its window or its sinks.
 #include "backends/cpu_reference/model/decoded_blocks.h"
 
 #include <algorithm>

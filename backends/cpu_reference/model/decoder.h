@@ -64,8 +64,8 @@ class Decoder {
   void WriteCache(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
                   int32_t first_head, int32_t last_head);
   void RunPagedAttention(const llm::StepBatch& batch, int32_t layer);
-  // The attention of one head of a tile. `params` has what does not depend on the tile, and the
-  // head. [thread `thread` of the pool]
+  // The attention of one head of a tile. `params` holds the head and what is the same for
+  // all tiles. Runs on thread number `thread` of the pool.
   void AttendTile(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
                   int thread, PagedAttentionParams params);
   // out (+)= MLP(in), of `num_rows` rows. `layer`: its adapters apply; kNoLayer: an expert.

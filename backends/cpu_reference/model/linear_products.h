@@ -14,7 +14,7 @@
 
 namespace nereid::cpu {
 
-// Threads divide the outputs of a product at multiples of it.
+// Each thread computes a range of outputs that begins at a multiple of this number.
 inline constexpr int64_t kOutputGrain = kOutputsPerPanel;
 
 struct MatmulInput {
@@ -49,7 +49,8 @@ class LinearProducts {
   // Valid until the next call, or the next one of Multiply.
   void Prepare(std::span<const Linear* const> linears, const float* in, int64_t num_rows,
                std::span<MatmulInput> inputs);
-  // Computes outputs [first, last) of a product of prepared rows. [thread `thread` of the pool]
+  // Computes outputs [first, last) of a product of prepared rows, on thread number `thread` of the
+  // pool.
   void RunRange(MatmulParams product, int64_t first, int64_t last, int thread);
 
  private:

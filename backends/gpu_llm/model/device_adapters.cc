@@ -163,7 +163,8 @@ int64_t DeviceAdapters::BytesOfA(WeightKind kind, const llm::LoraDelta& delta) c
   return Aligned(int64_t{PaddedRank(delta.rank())} * ColumnsOf(kind, delta).count * 2);
 }
 
-// The GPUs have different numbers of rows of the LM head: all count those of the one with the most.
+// Bytes of matrix B of an adapter. GPUs may hold different numbers of rows of the LM head. For it,
+// each GPU returns the bytes of the GPU with the most rows, so that all place adapters alike.
 int64_t DeviceAdapters::BytesOfB(WeightKind kind, const llm::LoraDelta& delta) const {
   int64_t rows = RowsOf(kind, delta).count;
   for (int32_t rank = 0; kind == WeightKind::kLmHead && rank < options_.sharding.count(); ++rank)

@@ -124,7 +124,7 @@ Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
   first.num_decode = planner_.MaxDecodeItems(max_entries_);
   const int32_t group = spec_.num_heads / spec_.num_kv_heads;
   first.num_prefill = first.num_tokens * group / kQueryRows + max_entries_ + 1;
-  // The plan of first rows is followed by the hidden state that each row reads.
+  // Behind the plan of the first rows come the indices of the hidden states that they read.
   first_words_ =
       AlignWords(StepLayout(first).block_tables + table_words + item_words + rows + kAlignWords);
   StepShape other;

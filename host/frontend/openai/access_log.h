@@ -21,8 +21,8 @@ class AccessLog {
   AccessLog(const AccessLog&) = delete;
   AccessLog& operator=(const AccessLog&) = delete;
 
-  // Opens the file of this name again, after it was renamed. If that fails, lines go on where they
-  // went before.
+  // Opens the file of this name again, after it was renamed. If that fails, lines
+  // are still written to the renamed file.
   Status Reopen();
 
   // Notes of a request that began at `start_ns`, by the steady clock. Their destructor writes the

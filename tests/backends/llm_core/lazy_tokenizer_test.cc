@@ -1,4 +1,4 @@
-// The tokenizer of a model, beside a checkpoint of a vocabulary.
+// A tokenizer of another folder is checked against the size of the checkpoint's vocabulary.
 #include "backends/llm_core/adapter/lazy_tokenizer.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Attention over paged contexts: of decoding sequences, and of prompt chunks. And the kernels that
-// unpack and move what is in the KV cache.
+// Launches attention over paged contexts, for decoding sequences and for prompt chunks, and the
+// kernels that unpack a KV cache to bf16 or move keys and values within it.
 #pragma once
 
 #include <cuda_bf16.h>
