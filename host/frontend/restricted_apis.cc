@@ -1,5 +1,6 @@
 #include "host/frontend/restricted_apis.h"
 
+#include <algorithm>
 #include <sstream>
 
 #include "base/file_content.h"
@@ -27,6 +28,25 @@ std::optional<size_t> FindGroup(std::string_view name) {
   return std::nullopt;
 }
 
+// What is wrong with `text`, whose first ':' and first '=' behind it are at `colon` and `equals`;
+// null if nothing is. Where a part is missing, the secret may stand anywhere in the text, so no
+// part of it is repeated.
+const char* FaultOf(std::string_view text, size_t colon, size_t equals) {
+  if (colon == std::string::npos) return "no ':'";
+  if (colon == 0) return "no group before ':'";
+  if (equals == std::string::npos) return "no '=' after ':'";
+  if (equals == colon + 1) return "no key between ':' and '='";
+  return equals + 1 == text.size() ? "no value after '='" : nullptr;
+}
+
+// Names consist of letters and dashes. Other text is a secret in the wrong place at worst.
+std::string ShowName(std::string_view name) {
+  const bool is_name = std::all_of(name.begin(), name.end(), [](char c) {
+    return c == '-' || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  });
+  return is_name ? StrCat("'", name, "'") : "with other characters than letters and dashes";
+}
+
 }  // namespace
 
 bool RestrictedApis::Secret::Matches(std::string_view received) const {
@@ -41,8 +61,9 @@ bool RestrictedApis::Secret::Matches(std::string_view received) const {
 Status RestrictedApis::Add(const std::string& text) {
   const size_t colon = text.find(':');
   const size_t equals = text.find('=', colon == std::string::npos ? text.size() : colon);
-  if (equals == std::string::npos || equals == colon + 1 || equals + 1 == text.size()) {
-    return InvalidArgError("expected <group>[,<group>...]:<key>=<value>, got '", text, "'");
+  if (const char* const fault = FaultOf(text, colon, equals)) {
+    return InvalidArgError("expected <group>[,<group>...]:<key>=<value>, got ", fault,
+                           "; the text is not shown, because it may contain a secret");
   }
   const Secret secret{header_prefix_ + ToLower(text.substr(colon + 1, equals - colon - 1)),
                       text.substr(equals + 1)};
@@ -53,16 +74,14 @@ Status RestrictedApis::Add(const std::string& text) {
     names.remove_prefix(comma == std::string_view::npos ? names.size() : comma + 1);
     const std::optional<size_t> group = FindGroup(name);
     if (!group) {
-      return InvalidArgError(
-          "unknown group '", name,
-          "': expected health, metadata, inference, shared-memory, model-config, "
-          "model-repository, statistics, trace or logging");
+      return InvalidArgError("unknown group ", ShowName(name),
+                             ": expected health, metadata, inference, shared-memory, model-config, "
+                             "model-repository, statistics, trace or logging");
     }
     if (secrets_[*group]) return InvalidArgError("group '", name, "' is restricted twice");
     secrets_[*group] = secret;
   }
-  return colon == 0 ? InvalidArgError("expected at least one group before ':' in '", text, "'")
-                    : Status::Ok();
+  return Status::Ok();
 }
 
 bool RestrictedApis::IsSecretHeader(std::string_view name) const {
@@ -84,12 +103,9 @@ Status RestrictedApis::AddFile(const std::string& path) {
     if (!line.empty() && line.back() == '\r') line.pop_back();
     if (line.empty() || line.front() == '#') continue;
     const Status added = Add(line);
-    if (added.ok()) continue;
-    std::string message = added.message();
-    if (const size_t at = message.find(line); at != std::string::npos) {
-      message.replace(at, line.size(), "...");
+    if (!added.ok()) {
+      return InvalidArgError("'", path, "', line ", number, ": ", added.message());
     }
-    return InvalidArgError("'", path, "', line ", number, ": ", message);
   }
   return Status::Ok();
 }

@@ -37,10 +37,10 @@ class RestrictedApis {
       : header_prefix_(std::move(header_prefix)) {}
 
   // Parses "<group>[,<group>...]:<key>=<value>". INVALID_ARG for an unknown group, and for one that
-  // is already restricted.
+  // is already restricted; no error repeats a key or a value.
   Status Add(const std::string& text);
   // Adds each line of the file `path`, so that secrets stand on no command line. Empty lines and
-  // those that begin with # have no effect. An error names the file and the line, not the secret.
+  // those that begin with # have no effect. An error names the file and the line.
   Status AddFile(const std::string& path);
 
   // Null if the group is not restricted.

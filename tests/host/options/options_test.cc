@@ -370,6 +370,23 @@ TEST(OptionsTest, AConsoleThatOtherMachinesReachNeedsKeys) {
   EXPECT_NE(ErrorOf({"--console=maybe"}).find("--console"), std::string::npos);
 }
 
+TEST(RestrictedApisTest, NoErrorTellsASecret) {
+  for (const char* const flag : {"--http-restricted-api=", "--grpc-restricted-protocol="}) {
+    for (const char* const wrong :
+         {"s3cret", "inference", "inference=s3cret", "inference:s3cret", "inference:=s3cret",
+          ":key=s3cret", "key=s3cret:inference", "inference,key=s3cret:a=b", "colour:key=s3cret",
+          "inference,inference:key=s3cret", "inference:s3cret="}) {
+      const std::string error = ErrorOf({std::string(flag) + wrong});
+      EXPECT_NE(error.find("Bad option"), std::string::npos) << wrong;
+      EXPECT_EQ(error.find("s3cret"), std::string::npos) << error;
+    }
+  }
+  EXPECT_NE(ErrorOf({"--http-restricted-api=colour:key=x"}).find("unknown group 'colour'"),
+            std::string::npos);
+  EXPECT_NE(ErrorOf({"--http-restricted-api=trace:key="}).find("got no value after '='"),
+            std::string::npos);
+}
+
 TEST(RestrictedApisTest, AFileHasOneValueALineAndItsErrorsTellNoSecret) {
   const std::string path = testing::TempDir() + "restricted_apis.txt";
   std::ofstream(path) << "# admin\ntrace,logging:key=secret\n\nhealth:probe=x\r\n";
@@ -382,7 +399,9 @@ TEST(RestrictedApisTest, AFileHasOneValueALineAndItsErrorsTellNoSecret) {
   RestrictedApis others;
   const Status wrong = others.AddFile(path);
   EXPECT_EQ(wrong.message(),
-            "'" + path + "', line 2: expected <group>[,<group>...]:<key>=<value>, got '...'");
+            "'" + path +
+                "', line 2: expected <group>[,<group>...]:<key>=<value>, got no ':'; the text is "
+                "not shown, because it may contain a secret");
   EXPECT_EQ(others.AddFile(path + ".absent").code(), StatusCode::kNotFound);
   std::filesystem::remove(path);
 }
