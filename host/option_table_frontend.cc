@@ -71,10 +71,10 @@ Status ApplyConsole(Options& options, Text text) {
 }
 
 // Enabling mutual TLS also enables TLS.
-template <net::TlsOptions Options::*tls, bool Options::*use>
+template <net::TlsOptions Options::*tls, std::optional<bool> Options::*use>
 Status ApplyMutualTls(Options& options, Text text) {
   NEREID_RETURN_IF_ERROR(SetBool((options.*tls).is_mutual, text));
-  options.*use = options.*use || (options.*tls).is_mutual;
+  if ((options.*tls).is_mutual) options.*use = true;
   return Status::Ok();
 }
 
@@ -274,7 +274,7 @@ const Flag kFrontendFlags[] = {
      "routes gets a comment or a ping, so that proxies do not close it. Default: 15.",
      NEREID_INT(openai.keep_alive_s, 1, INT32_MAX)},
     {kHttp, "--http-use-ssl", "boolean", "The HTTP port uses TLS (https). Default: false.",
-     NEREID_BOOL(use_http_tls)},
+     NEREID_BOOL(use_http_tls.emplace())},
     {kHttp, "--http-use-ssl-mutual", "boolean",
      "The HTTP port uses TLS, and clients must present a certificate. Default: false.",
      &ApplyMutualTls<&Options::http_tls, &Options::use_http_tls>},
@@ -379,7 +379,7 @@ const Flag kFrontendFlags[] = {
      "command line.",
      [](Options& o, Text text) { return o.grpc.restricted.AddFile(text); }},
     {kGrpc, "--grpc-use-ssl", "boolean", "The gRPC port uses TLS. Default: false.",
-     NEREID_BOOL(use_grpc_tls)},
+     NEREID_BOOL(use_grpc_tls.emplace())},
     {kGrpc, "--grpc-use-ssl-mutual", "boolean",
      "The gRPC port uses TLS, and clients must present a certificate. Default: false.",
      &ApplyMutualTls<&Options::grpc_tls, &Options::use_grpc_tls>},

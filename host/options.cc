@@ -166,6 +166,30 @@ Status CompleteCacheSettings(Options& options) {
   return Status::Ok();
 }
 
+// The flag of `tls` that names a file, empty if there is none.
+std::string FileFlagOf(const net::TlsOptions& tls) {
+  if (!tls.server_cert_path.empty()) return tls.flag_prefix + "-server-cert";
+  if (!tls.server_key_path.empty()) return tls.flag_prefix + "-server-key";
+  return tls.root_cert_path.empty() ? "" : tls.flag_prefix + "-root-cert";
+}
+
+// Who names a certificate expects an encrypted port, unless a flag says that it has no TLS. Over
+// HTTP, whose flags are ours, the server does not start without it. Triton's gRPC port ignores the
+// files silently, so scripts may rely on that; it gets a warning.
+Status CompleteTls(Options& options) {
+  if (options.use_http_tls.value_or(false)) options.http.tls = options.http_tls;
+  if (options.use_grpc_tls.value_or(false)) options.grpc.tls = options.grpc_tls;
+  const std::string grpc_flag = FileFlagOf(options.grpc_tls);
+  if (options.allow_grpc && !options.use_grpc_tls && !grpc_flag.empty()) {
+    options.warnings.push_back(StrCat("Warning: '", grpc_flag, "' has no effect without '",
+                                      "--grpc-use-ssl=true': the gRPC port does not use TLS."));
+  }
+  const std::string http_flag = FileFlagOf(options.http_tls);
+  if (options.use_http_tls || http_flag.empty() || !options.allow_http) return Status::Ok();
+  return InvalidArgError(http_flag, ": expected '--http-use-ssl=true' beside it, got none; ",
+                         "--http-use-ssl=false opens the port without TLS");
+}
+
 }  // namespace
 
 Program ProgramOf(std::string_view path) {
@@ -212,8 +236,7 @@ Result<Options> ParseOptions(const std::vector<std::string>& args, Program progr
   CompleteCloudOptions(options);
   CompleteLogFormat(options);
   NEREID_RETURN_IF_ERROR(CompleteCacheSettings(options));
-  if (options.use_http_tls) options.http.tls = options.http_tls;
-  if (options.use_grpc_tls) options.grpc.tls = options.grpc_tls;
+  NEREID_RETURN_IF_ERROR(CompleteTls(options));
   NEREID_RETURN_IF_ERROR(ApplyTraceEnvironment(options.trace));
   NEREID_RETURN_IF_ERROR(CheckOptions(options));
   return options;

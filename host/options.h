@@ -79,13 +79,13 @@ struct Options {
   bool allow_http = true;
   http::HttpServerOptions http;
   net::TlsOptions http_tls{.flag_prefix = "--http"};
-  bool use_http_tls = false;
+  std::optional<bool> use_http_tls;  // nullopt: no flag says so, which means false
   http::KServeOptions kserve;
   openai::OpenAiOptions openai;
   bool allow_grpc = true;
   GrpcOptions grpc;
   net::TlsOptions grpc_tls{.flag_prefix = "--grpc"};
-  bool use_grpc_tls = false;
+  std::optional<bool> use_grpc_tls;
   bool allow_sagemaker = false;
   http::HttpServerOptions sagemaker;
   http::SageMakerOptions sagemaker_routes;
@@ -111,7 +111,7 @@ struct Options {
 
   // Flags that were given but have no effect in this server.
   std::vector<std::string> ineffective_flags;
-  // Warnings about deprecated flags, for standard error.
+  // Warnings about flags that are deprecated or have no effect, for standard error.
   std::vector<std::string> warnings;
 };
 

@@ -115,7 +115,7 @@ std::string DescribeServer(const std::vector<ServedModel>& models, const Options
     text += "\n";
   }
   const bool is_unix = options.http.address.starts_with("unix:");
-  const std::string scheme = options.use_http_tls ? "https://" : "http://";
+  const std::string scheme = options.http.tls ? "https://" : "http://";
   const std::string url =
       is_unix ? scheme + "localhost"
               : StrCat(scheme, LocalAddress(options.http.address), ":", frontends.http_port());

@@ -114,7 +114,6 @@ TEST(OptionsTest, ABadTraceSettingIsNamed) {
 }
 
 TEST(OptionsTest, TlsIsConfiguredPerPort) {
-  EXPECT_FALSE(Parse({"--http-server-cert=c", "--http-server-key=k"})->http.tls.has_value());
   const Result<Options> options = Parse(
       {"--http-use-ssl=true", "--http-server-cert=c", "--http-server-key=k", "--http-root-cert=r"});
   ASSERT_TRUE(options.ok()) << options.status().message();
@@ -129,6 +128,33 @@ TEST(OptionsTest, TlsIsConfiguredPerPort) {
   // Mutual TLS enables TLS.
   EXPECT_TRUE(Parse({"--http-use-ssl-mutual=1"})->http.tls->is_mutual);
   EXPECT_TRUE(Parse({"--grpc-use-ssl-mutual=1"})->grpc.tls->is_mutual);
+  EXPECT_FALSE(Parse({"--http-use-ssl-mutual=0"})->http.tls.has_value());
+}
+
+TEST(OptionsTest, ACertificateOpensNoPlainHttpPort) {
+  for (const char* const flag : {"--http-server-cert", "--http-server-key", "--http-root-cert"}) {
+    EXPECT_EQ(
+        ErrorOf({std::string(flag) + "=file"}),
+        std::string(flag) +
+            ": expected '--http-use-ssl=true' beside it, got none; --http-use-ssl=false opens "
+            "the port without TLS");
+  }
+  const Result<Options> plain = Parse({"--http-server-cert=c", "--http-use-ssl=false"});
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_FALSE(plain->http.tls.has_value());
+  EXPECT_TRUE(Parse({"--http-server-cert=c", "--allow-http=false"}).ok());
+}
+
+TEST(OptionsTest, ACertificateWithoutTlsOverGrpcGetsAWarning) {
+  const Result<Options> options = Parse({"--grpc-server-cert=c", "--grpc-server-key=k"});
+  ASSERT_TRUE(options.ok()) << options.status().message();
+  EXPECT_FALSE(options->grpc.tls.has_value());
+  EXPECT_EQ(options->warnings,
+            std::vector<std::string>{"Warning: '--grpc-server-cert' has no effect without "
+                                     "'--grpc-use-ssl=true': the gRPC port does not use TLS."});
+  EXPECT_TRUE(Parse({"--grpc-root-cert=r", "--grpc-use-ssl=0"})->warnings.empty());
+  EXPECT_TRUE(Parse({"--grpc-root-cert=r", "--grpc-use-ssl=1"})->warnings.empty());
+  EXPECT_TRUE(Parse({"--grpc-root-cert=r", "--allow-grpc=0"})->warnings.empty());
 }
 
 TEST(OptionsTest, CloudPlatformsHaveTheirOwnPorts) {
