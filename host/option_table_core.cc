@@ -206,7 +206,10 @@ const Flag kCoreFlags[] = {
     {kServer, "--exit-on-error", "boolean",
      "The server ends with status 1 if a repository does not exist or a model fails to load at "
      "start. Default: true.",
-     &DeferBool<TRITONSERVER_ServerOptionsSetExitOnError>},
+     [](Options& options, Text text) {
+       NEREID_ASSIGN_OR_RETURN(options.exit_on_error, ParseBoolValue(text));
+       return Defer(options, TRITONSERVER_ServerOptionsSetExitOnError, options.exit_on_error);
+     }},
     {kServer, "--exit-timeout-secs", "integer",
      "The number of seconds for which a stopping server waits for requests in flight. Default: 30.",
      [](Options& options, Text text) {

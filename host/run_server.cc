@@ -107,6 +107,22 @@ std::string WithoutLoggedReasons(const std::string& message, const Options& opti
   return StrCat(kBeginning, "; see the errors above");
 }
 
+// Where the caller reports why a start failed, the log does not say it on standard error as well:
+// it would name the cause once for each model that depends on the one that failed.
+bool IsFailureOfStartLogged(const Options& options, const ServerCallbacks& callbacks) {
+  return callbacks.on_failed == nullptr || !options.exit_on_error || !options.log_file.empty() ||
+         options.log_verbose > 0;
+}
+
+Result<Server> StartCore(const ServerOptions& core, const Options& options,
+                         const ServerCallbacks& callbacks) {
+  if (!options.log_error || IsFailureOfStartLogged(options, callbacks)) return Server::Start(core);
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_ServerOptionsSetLogError(nullptr, false)));
+  Result<Server> created = Server::Start(core);
+  NEREID_RETURN_IF_ERROR(ToStatus(TRITONSERVER_ServerOptionsSetLogError(nullptr, true)));
+  return created;
+}
+
 // Adds the text that Triton logs, because scripts look for it.
 Status FailedToCreate(const Status& status, const std::string& message) {
   TRITONSERVER_Error* const error = ToError(status);
@@ -124,7 +140,7 @@ Status Serve(const Options& options, const ServerCallbacks& callbacks) {
   }
   NEREID_RETURN_IF_ERROR(Frontends::CheckPorts(options));
   if (callbacks.on_loading) callbacks.on_loading();
-  Result<Server> created = Server::Start(core);
+  Result<Server> created = StartCore(core, options, callbacks);
   if (callbacks.on_loaded) callbacks.on_loaded();
   if (!created.ok()) {
     const Status failed = created.status();

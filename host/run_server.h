@@ -19,7 +19,8 @@ struct ServerCallbacks {
   std::function<void()> on_loading;  // before models are loaded
   std::function<void()> on_loaded;   // when each is loaded or has failed
   std::function<void(const Server&, const Frontends&)> on_started;  // when every port listens
-  // In place of a line on standard error, before the process ends with status 1.
+  // In place of a line on standard error and of the core's errors there while it starts, before the
+  // process ends with status 1.
   std::function<void(const Status&)> on_failed;
 };
 

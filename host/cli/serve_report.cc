@@ -1,8 +1,10 @@
 #include "host/cli/serve_report.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <thread>
+#include <vector>
 
 #include "base/file_content.h"
 #include "host/cli/metrics_text.h"
@@ -84,10 +86,18 @@ uint64_t CacheTokens(std::string_view metrics, const std::string& engine_model) 
 
 std::string LoadFailure(const std::string& message) {
   constexpr std::string_view kBefore = "UNAVAILABLE state: ";
-  const size_t found = message.find(kBefore);
-  if (found == std::string::npos) return message;
-  const std::string cause = message.substr(found + kBefore.size());
-  return cause.substr(0, cause.find(';'));
+  std::vector<std::string> causes;
+  for (size_t at = message.find(kBefore); at != std::string::npos; at = message.find(kBefore, at)) {
+    at += kBefore.size();
+    std::string cause = message.substr(at, message.find(';', at) - at);
+    if (std::find(causes.begin(), causes.end(), cause) == causes.end()) {
+      causes.push_back(std::move(cause));
+    }
+  }
+  if (causes.empty()) return message;
+  std::string text;
+  for (const std::string& cause : causes) text += StrCat(text.empty() ? "" : "; ", cause);
+  return text;
 }
 
 std::string CurlLine(const ServedModel& model, const std::string& base, bool needs_key) {

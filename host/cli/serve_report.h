@@ -20,8 +20,9 @@ std::string DescribeModel(const ServedModel& model);
 std::string DescribeServer(const std::vector<ServedModel>& models, const Options& options,
                            const Server& server, const Frontends& frontends);
 
-// The cause in the core's message about models that could not be loaded, which names it once for
-// each model that depends on the one that failed. Any other message is returned as it is.
+// The causes in the core's message about models that could not be loaded, each once: the message
+// names one for each model that depends on the one that failed. Any other message is returned as it
+// is.
 std::string LoadFailure(const std::string& message);
 
 // A command that asks the model something, for a shell. `base` has the options of curl that name

@@ -347,14 +347,21 @@ def test_serve_says_what_is_wrong_with_a_checkpoint(dist, tmp_path, make, expect
     assert ended.returncode == 1 and expected in ended.stderr and str(tmp_path) in ended.stderr
 
 
-def test_a_failed_load_ends_with_its_cause(dist, tmp_path, demo_model):
+def test_a_failed_load_is_told_once_by_its_cause(dist, tmp_path, demo_model):
     shutil.copytree(demo_model, tmp_path / "broken")
     (tmp_path / "broken/tokenizer.json").write_text("{")
     (tmp_path / "private").mkdir()
     ended = run(dist, "serve", tmp_path / "broken", *ANY_PORTS, environment={"TMPDIR": str(tmp_path / "private")})
     assert ended.returncode == 1
-    assert ended.stderr.splitlines()[-1] == f"nereid serve: Invalid argument: tokenizer '{tmp_path}/broken/tokenizer.json': not valid JSON at byte 2"
+    cause = f"Invalid argument: tokenizer '{tmp_path}/broken/tokenizer.json': not valid JSON at byte 2"
+    assert ended.stderr == f"nereid serve: {cause}\n"
     assert list((tmp_path / "private").iterdir()) == []
+    asked = run(dist, "generate", tmp_path / "broken", "--prompt=x")
+    assert asked.returncode == 1 and asked.stderr == f"nereid generate: {cause}\n"
+    # A log file has all that was logged.
+    ended = run(dist, "serve", tmp_path / "broken", *ANY_PORTS, f"--log-file={tmp_path}/log")
+    assert ended.returncode == 1 and ended.stderr == f"nereid serve: {cause}\n"
+    assert (tmp_path / "log").read_text().count(cause) == 3
 
 
 def test_an_engine_that_is_not_installed_is_refused(dist):
