@@ -26,6 +26,18 @@ Status AddStartContext(const char* service, Status status) {
   return {status.code(), StrCat("failed to start ", service, " service: ", code, status.message())};
 }
 
+// "But over HTTP only clients with their secrets may call the groups trace, logging." Empty if no
+// group of the protocol is restricted.
+std::string RestrictionsOf(const RestrictedApis& restricted, const char* protocol) {
+  std::string groups;
+  for (const std::string_view name : restricted.GroupNames()) {
+    groups += StrCat(groups.empty() ? "" : ", ", name);
+  }
+  if (groups.empty()) return "";
+  return StrCat(" But over ", protocol, " only clients with their secrets may call the groups ",
+                groups, ".");
+}
+
 // For the log line at the start.
 std::string WhoMayDoWhat(const Options& options) {
   const AccessPolicy& access = options.access;
@@ -35,13 +47,18 @@ std::string WhoMayDoWhat(const Options& options) {
     changes += StrCat(", load and unload models",
                       access.allows_inline_models ? ", also with code in the request" : "");
   }
+  std::string restrictions;
+  if (options.allow_http || options.allow_sagemaker || options.allow_vertex_ai) {
+    restrictions += RestrictionsOf(options.kserve.restricted, "HTTP");
+  }
+  if (options.allow_grpc) restrictions += RestrictionsOf(options.grpc.restricted, "gRPC");
   if (!options.api_key_file.empty()) {
     return StrCat("Every request but the server's health needs an API key; keys may permit to ",
-                  changes, ".");
+                  changes, ".", restrictions);
   }
   return StrCat("Every client may infer; ",
                 access.allows_remote_admin ? "every client may " : "local clients may ", changes,
-                ".");
+                ".", restrictions);
 }
 
 Status CheckPort(const char* service, const net::ListenAddress& address, const char* flag) {

@@ -84,6 +84,14 @@ Status RestrictedApis::Add(const std::string& text) {
   return Status::Ok();
 }
 
+std::vector<std::string_view> RestrictedApis::GroupNames() const {
+  std::vector<std::string_view> names;
+  for (size_t i = 0; i < secrets_.size(); ++i) {
+    if (secrets_[i]) names.push_back(kNames[i]);
+  }
+  return names;
+}
+
 bool RestrictedApis::IsSecretHeader(std::string_view name) const {
   for (const std::optional<Secret>& secret : secrets_) {
     if (secret && name.size() == secret->header.size() && ToLower(name) == secret->header) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "nereid/status.h"
 
@@ -48,6 +49,9 @@ class RestrictedApis {
     const auto& secret = secrets_[static_cast<size_t>(group)];
     return secret ? &*secret : nullptr;
   }
+
+  // The names of the restricted groups, in the order of ApiGroup.
+  std::vector<std::string_view> GroupNames() const;
 
   // True if `name` is the header of a group, without regard to case.
   bool IsSecretHeader(std::string_view name) const;

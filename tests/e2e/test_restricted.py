@@ -1,5 +1,6 @@
 """Restricted endpoints, which require a secret header."""
 import pathlib
+import re
 import urllib.error
 import urllib.request
 
@@ -25,6 +26,12 @@ def status(server, path, headers=None, body=None):
             return answer.status, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
+
+
+def test_the_line_of_the_start_names_the_groups(server):
+    [summary] = re.findall(r"Open to clients: (.*)", server.text())
+    assert "But over HTTP only clients with their secrets may call the groups model-repository, trace." in summary
+    assert "But over gRPC only clients with their secrets may call the groups health, inference, model-repository." in summary
 
 
 @pytest.mark.parametrize("path, body", [("/v2/repository/index", b""), ("/v2/trace/setting", None)])
