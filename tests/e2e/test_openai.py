@@ -176,6 +176,22 @@ def test_tool_calls_and_reasoning_are_passed_on(client):
     assert len(single.tool_calls) == 1 and not hasattr(single, "reasoning")
 
 
+def test_an_answer_of_max_tokens_tokens_without_a_reason_was_ended_by_them(client):
+    pieces = [{"text_output": ["a"], "num_output_tokens": [1]}, {"text_output": ["b"], "num_output_tokens": [3]}]
+
+    def reason(**fields):
+        whole = ask_pieces(client, pieces, **fields).choices[0].finish_reason
+        assert list(ask_pieces(client, pieces, stream=True, **fields))[-1].choices[0].finish_reason == whole
+        return whole
+
+    assert reason(max_tokens=3) == reason(max_completion_tokens=3) == "length"
+    assert reason() == reason(max_tokens=4) == reason(max_tokens=2) == "stop"
+    # A stop word may have been the last token.
+    assert reason(max_tokens=3, stop=["b"]) == "stop"
+    pieces[-1]["finish_reason"] = ["stop"]
+    assert reason(max_tokens=3) == "stop"
+
+
 def test_several_answers_and_their_log_probabilities_are_passed_on(client):
     pieces = [{"text_output": [text], "sequence_index": [index], "finish_reason": ["stop"], "num_input_tokens": [2], "num_output_tokens": [1],
                "token_texts": [text], "output_log_probs": [-0.5], "top_token_texts": [[text, "z"]], "top_logprobs": [[-0.5, -2.0]],

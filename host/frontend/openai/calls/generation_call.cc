@@ -303,7 +303,8 @@ void GenerationCall::Finish() {
     Answer& answer = answers_.all[i];
     if (!answer.finish_reason.empty()) continue;
     // The model has no output finish_reason.
-    answer.finish_reason = "stop";
+    const bool is_full = request_.length_tokens > 0 && answer.num_tokens == request_.length_tokens;
+    answer.finish_reason = is_full ? "length" : "stop";
     AnswerPiece end;
     end.finish_reason = answer.finish_reason;
     if (!request_.is_stream) continue;

@@ -1,6 +1,7 @@
 // A request for text, as a route has read it: what the model gets and what the client wants back.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,9 @@ struct GenerationRequest {
   size_t answers_per_prompt = 1;     // that the model makes
   // best_of: so many answers to each prompt are returned, the most likely ones. 0: all.
   size_t kept_per_prompt = 0;
+  // The answer to a prompt was ended by max_tokens, and by nothing else, if it has so many tokens.
+  // 0: the number of tokens does not tell what ended it.
+  int64_t length_tokens = 0;
   bool is_stream = false;
   // A stream that is silent for so many seconds gets a comment: proxies close it otherwise.
   int32_t keep_alive_s = 15;

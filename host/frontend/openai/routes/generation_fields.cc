@@ -59,6 +59,7 @@ Status GenerationFields::ReadRequest(GenerationRequest& request) {
     }
     request.id = id->text;
   }
+  request.length_tokens = LengthTokens(request);
   request.outputs = {"text_output"};
   for (const char* const output : {"finish_reason", "stop_reason", "num_input_tokens",
                                    "num_output_tokens", "num_cached_tokens", "sequence_index"}) {
@@ -72,6 +73,16 @@ Status GenerationFields::ReadRequest(GenerationRequest& request) {
     if (model_.HasOutput("prompt_ids")) request.outputs.emplace_back("prompt_ids");
   }
   return Status::Ok();
+}
+
+// An end token is not counted among those of an answer, a stop word may be, and several answers may
+// have one count together.
+int64_t GenerationFields::LengthTokens(const GenerationRequest& request) const {
+  for (const char* const field : {"stop", "stop_token_ids", "include_stop_str_in_output"}) {
+    if (body_.Find(field) != nullptr) return 0;
+  }
+  const FieldValue* const limit = MaxTokens();
+  return limit == nullptr || request.answers_per_prompt > 1 ? 0 : limit->integer;
 }
 
 // Reads `n` and `best_of`.
@@ -358,15 +369,19 @@ Status GenerationFields::WriteLogitBias(InputWriter& writer) {
   return writer.AddNumbers("logit_bias_values", biases);
 }
 
+const FieldValue* GenerationFields::MaxTokens() const {
+  const FieldValue* const new_name = body_.Find("max_completion_tokens");
+  return new_name != nullptr ? new_name : body_.Find("max_tokens");
+}
+
 Status GenerationFields::WriteMaxTokens(int64_t default_max_tokens, InputWriter& writer) {
   const FieldValue* const old_name = body_.Find("max_tokens");
   const FieldValue* const new_name = body_.Find("max_completion_tokens");
-  const FieldValue* const value = new_name != nullptr ? new_name : old_name;
   if (old_name != nullptr && new_name != nullptr && old_name->integer != new_name->integer) {
     return body_.Refuse("max_tokens", "invalid_value", "max_tokens: ", old_name->integer,
                         " contradicts 'max_completion_tokens': ", new_name->integer);
   }
-  if (value != nullptr) {
+  if (const FieldValue* const value = MaxTokens()) {
     NEREID_RETURN_IF_ERROR(RequireInput(*value, "max_tokens"));
     return writer.AddInteger("max_tokens", std::max<int64_t>(value->integer, 1));
   }

@@ -54,6 +54,9 @@ class GenerationFields {
   Status WriteAdapter(InputWriter& writer);
   Status WriteLogitBias(InputWriter& writer);
   Status WriteGuide(InputWriter& writer);
+  // See GenerationRequest::length_tokens.
+  int64_t LengthTokens(const GenerationRequest& request) const;
+  const FieldValue* MaxTokens() const;  // null: the client gives none
   Status ReadNumAnswers(GenerationRequest& request);
   Status WriteMaxTokens(int64_t default_max_tokens, InputWriter& writer);
 
