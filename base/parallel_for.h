@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,11 +24,10 @@ void ParallelFor(size_t count, const Work& work) {
   const size_t num_cores = std::max(std::thread::hardware_concurrency(), 1u);
   const size_t num_threads = std::min({num_cores, kMaxThreads, count / kMinItemsPerThread});
   std::vector<std::thread> others;
-  try {
-    for (size_t i = 1; i < num_threads; ++i) others.push_back(StartThread(run));
-  } catch (const std::system_error&) {
-    // The system cannot start more threads: the started ones and the calling one do all the work.
-  }
+  // Where the system starts fewer, those and the calling one do all the work.
+  if (num_threads > 1)
+    StartThreads(
+        num_threads - 1, [&run](size_t) { run(); }, others);
   run();
   for (std::thread& other : others) other.join();
 }

@@ -3,8 +3,11 @@
 // leaves no line in the log. Threads that third-party code creates have none. [any thread]
 #pragma once
 
+#include <cstddef>
+#include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace nereid {
 
@@ -31,6 +34,21 @@ std::thread StartThread(Function function) {
     const AlternateSignalStack stack;
     function();
   });
+}
+
+// Appends to `threads` up to `count` threads, of which each runs function(i) with its number i from
+// 0; fewer where the system starts no more, which the caller learns from the size. What `function`
+// refers to must outlive the threads.
+template <typename Function>
+void StartThreads(size_t count, const Function& function, std::vector<std::thread>& threads) {
+  threads.reserve(threads.size() + count);
+  for (size_t i = 0; i < count; ++i) {
+    try {
+      threads.push_back(StartThread([function, i] { function(i); }));
+    } catch (const std::system_error&) {
+      return;
+    }
+  }
 }
 
 }  // namespace nereid

@@ -26,6 +26,9 @@ class CpuModel : public llm::LlmModel {
     options.max_positions = parameters.max_positions;
     options.max_cache_tokens = parameters.max_cache_tokens;
     options.tiers = parameters.tiers;
+    options.on_warning = [model = std::string(name())](const std::string& what) {
+      LogWarning(StrCat("model '", model, "': ", what));
+    };
     NEREID_ASSIGN_OR_RETURN(options.kv_format, cpu::ParseKvFormat(parameters.kv_cache_dtype));
     NEREID_ASSIGN_OR_RETURN(
         std::unique_ptr<llm::Executor> executor,

@@ -23,6 +23,10 @@ Result<std::unique_ptr<CpuExecutor>> CpuExecutor::Create(
   std::unique_ptr<CpuExecutor> executor(new CpuExecutor(std::move(checkpoint), std::move(model),
                                                         std::move(weights), std::move(cache),
                                                         limits, num_threads, ops));
+  if (executor->pool_.num_threads() < num_threads && options.on_warning) {
+    options.on_warning(StrCat("the system starts ", executor->pool_.num_threads(), " threads of ",
+                              num_threads, " (cpu_threads); steps take longer"));
+  }
   if (options.tiers.is_enabled()) {
     NEREID_RETURN_IF_ERROR(executor->OpenTiers(options, ops.isa));
   }

@@ -2,7 +2,9 @@
 // the threads of its pool. [engine thread]
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "backends/cpu_reference/model/cpu_weights.h"
@@ -28,6 +30,8 @@ struct CpuExecutorOptions {
   int64_t max_cache_tokens = 0;
   KvFormat kv_format = KvFormat::kFloat;
   const OpTable* ops = nullptr;  // null: the best available
+  // Gets a sentence about what runs slower than was asked for; null: nobody is told.
+  std::function<void(const std::string&)> on_warning;
   // Memory and a file that keep evicted blocks of the prefix cache; see LlmParameters.
   llm::KvTierOptions tiers;
 };

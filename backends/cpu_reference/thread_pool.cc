@@ -42,9 +42,9 @@ int32_t ChooseNumThreads(int32_t num_threads) {
 }
 
 ThreadPool::ThreadPool(int num_threads) {
-  for (int thread = 1; thread < num_threads; ++thread) {
-    workers_.push_back(StartThread([this, thread] { WorkerMain(thread); }));
-  }
+  StartThreads(
+      static_cast<size_t>(std::max(num_threads - 1, 0)),
+      [this](size_t worker) { WorkerMain(static_cast<int>(worker) + 1); }, workers_);
 }
 
 ThreadPool::~ThreadPool() {

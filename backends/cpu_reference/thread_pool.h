@@ -19,7 +19,8 @@ int32_t ChooseNumThreads(int32_t num_threads);
 
 class ThreadPool {
  public:
-  // `num_threads` includes the caller's thread; at least 1.
+  // `num_threads` includes the caller's thread; at least 1. The pool has fewer where the system
+  // starts no more.
   explicit ThreadPool(int num_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -4,10 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <climits>
 #include <string_view>
 
 #include "base/parallel_for.h"
+#include "tests/support/thread_creation_blocker.h"
 
 namespace nereid {
 namespace {
@@ -42,6 +44,25 @@ TEST(ThreadTest, KeepsAStackThatTheThreadAlreadyHas) {
     own.ss_flags = SS_DISABLE;
     ::sigaltstack(&own, nullptr);
   }).join();
+}
+
+TEST(ThreadTest, ASystemWithoutThreadsStartsFewer) {
+  std::vector<std::thread> threads;
+  std::atomic<int> sum{0};
+  StartThreads(
+      3, [&](size_t i) { sum += 1 << i; }, threads);
+  {
+    const ThreadCreationBlocker blocker;
+    EXPECT_THROW(StartThread([] {}).join(), std::system_error);
+    StartThreads(
+        2, [&](size_t) { sum += 1000; }, threads);
+    std::atomic<int> num_items{0};
+    ParallelFor(100, [&](size_t) { ++num_items; });
+    EXPECT_EQ(num_items, 100);
+  }
+  ASSERT_EQ(threads.size(), 3u);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sum, 7);
 }
 
 #if !defined(NEREID_SANITIZE_ADDRESS) && !defined(NEREID_SANITIZE_THREAD)

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace nereid::python {
+namespace nereid {
 
 class ThreadCreationBlocker {
  public:
@@ -32,4 +32,4 @@ class ThreadCreationBlocker {
   size_t usual_bytes_ = 0;
 };
 
-}  // namespace nereid::python
+}  // namespace nereid

@@ -302,10 +302,9 @@ Result<CpuWeights> LoadCpuWeights(const llm::DecoderModel& model, const llm::Che
   };
   {
     std::vector<std::thread> threads;
-    for (size_t i = 1; i < workers.size(); ++i) {
-      threads.push_back(StartThread([&load, &worker = workers[i]] { load(worker); }));
-    }
-    load(workers[0]);
+    StartThreads(
+        workers.size() - 1, [&](size_t i) { load(workers[i + 1]); }, threads);
+    load(workers[0]);  // and the layers of threads that the system has not started
     for (std::thread& thread : threads) thread.join();
   }
   for (LoadWorker& worker : workers) {

@@ -9,9 +9,10 @@
 namespace nereid::gpu {
 
 RankThreads::RankThreads(int32_t count, std::function<void()> on_fault)
-    : on_fault_(std::move(on_fault)) {
-  for (int32_t rank = 1; rank < count; ++rank)
-    threads_.push_back(StartThread([this, rank] { ThreadLoop(rank); }));
+    : count_(count), on_fault_(std::move(on_fault)) {
+  StartThreads(
+      static_cast<size_t>(count - 1), [this](size_t i) { ThreadLoop(static_cast<int32_t>(i) + 1); },
+      threads_);
 }
 
 RankThreads::~RankThreads() {
@@ -24,6 +25,10 @@ RankThreads::~RankThreads() {
 }
 
 Status RankThreads::Run(const std::function<Status(int32_t rank)>& work) {
+  if (std::ssize(threads_) + 1 < count_) {
+    return UnavailableError("the system starts ", threads_.size() + 1, " threads for ", count_,
+                            " GPUs, which need one each");
+  }
   {
     const std::lock_guard lock(mutex_);
     work_ = &work;

@@ -24,13 +24,14 @@ class RankThreads {
   RankThreads& operator=(const RankThreads&) = delete;
 
   // Returns when all ranks have returned. The result is the first error, since others follow from
-  // it.
+  // it. UNAVAILABLE, without any work, if the system has not started a thread for each rank.
   Status Run(const std::function<Status(int32_t rank)>& work);
 
  private:
   void ThreadLoop(int32_t rank);
   void RunRank(const std::function<Status(int32_t rank)>& work, int32_t rank);
 
+  const int32_t count_;
   const std::function<void()> on_fault_;
   std::mutex mutex_;
   std::condition_variable started_, ended_;

@@ -126,7 +126,9 @@ class RankMerger {
     };
     std::vector<std::thread> threads;
     const size_t most = std::min<size_t>({copies_.size(), std::thread::hardware_concurrency(), 8});
-    for (size_t i = 1; i < most; ++i) threads.push_back(StartThread(work));
+    if (most > 1)
+      StartThreads(
+          most - 1, [&work](size_t) { work(); }, threads);
     work();
     for (std::thread& thread : threads) thread.join();
   }

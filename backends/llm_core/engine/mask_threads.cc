@@ -32,7 +32,8 @@ void MaskThreads::Start(StepBatch& batch, std::span<Sequence* const> sequences) 
   }
   if (threads_.empty()) {
     const unsigned count = std::clamp(std::thread::hardware_concurrency() / 4, 1u, kMaxThreads);
-    for (unsigned i = 0; i < count; ++i) threads_.push_back(StartThread([this] { Run(); }));
+    StartThreads(
+        count, [this](size_t) { Run(); }, threads_);  // Wait does what they do not
   }
   for (size_t i = 0; i < std::min(num_waking, threads_.size()); ++i) started_.notify_one();
 }

@@ -53,13 +53,20 @@ void GrammarCompiler::Compile(Guide guide, OnCompiled on_compiled) {
                                queued_bytes_, " bytes wait to be compiled, expected at most ",
                                limits_.max_waiting, " and ", limits_.max_waiting_bytes, " bytes");
     } else {
-      queued_bytes_ += key.size();
-      Waiting& added = waiting_[key];
-      added.guide = std::move(guide);
-      added.callbacks.push_back(std::move(on_compiled));
-      queue_.push_back(std::move(key));
-      while (threads_.size() < static_cast<size_t>(limits_.num_threads))
-        threads_.push_back(StartThread([this] { Run(); }));
+      if (threads_.empty()) {
+        StartThreads(
+            static_cast<size_t>(limits_.num_threads), [this](size_t) { Run(); }, threads_);
+      }
+      if (threads_.empty()) {
+        known =
+            UnavailableError("guided_decoding_guide: the system starts no thread to compile it");
+      } else {
+        queued_bytes_ += key.size();
+        Waiting& added = waiting_[key];
+        added.guide = std::move(guide);
+        added.callbacks.push_back(std::move(on_compiled));
+        queue_.push_back(std::move(key));
+      }
     }
   }
   if (known) return on_compiled(*known);

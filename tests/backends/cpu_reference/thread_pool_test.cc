@@ -6,6 +6,8 @@
 
 #include <chrono>
 
+#include "tests/support/thread_creation_blocker.h"
+
 namespace nereid::cpu {
 namespace {
 
@@ -32,6 +34,20 @@ TEST(ThreadPoolTest, RunsEveryChunkOnce) {
                      [&](int64_t chunk, int) { ++counts[chunk]; });
     for (const auto& count : counts) ASSERT_EQ(count, 1);
   }
+}
+
+TEST(ThreadPoolTest, ASystemWithoutThreadsLeavesTheCallers) {
+  const ThreadCreationBlocker blocker;
+  ThreadPool pool(8);
+  EXPECT_EQ(pool.num_threads(), 1);
+  int sum = 0;
+  pool.BeginStep();
+  pool.ParallelFor(100, [&](int64_t chunk, int thread) {
+    EXPECT_EQ(thread, 0);
+    sum += static_cast<int>(chunk);
+  });
+  pool.EndStep();
+  EXPECT_EQ(sum, 4950);
 }
 
 TEST(ThreadPoolTest, RangesCoverTheCountInGrains) {

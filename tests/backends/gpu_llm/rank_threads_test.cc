@@ -7,6 +7,8 @@
 #include <array>
 #include <atomic>
 
+#include "tests/support/thread_creation_blocker.h"
+
 namespace nereid::gpu {
 namespace {
 
@@ -24,6 +26,18 @@ TEST(RankThreadsTest, EveryRankRunsOncePerCallAndRankZeroOnTheCallersThread) {
                     .ok());
     EXPECT_EQ(counts, (std::array<int, 4>{round, round, round, round}));
   }
+}
+
+TEST(RankThreadsTest, WithoutAThreadForEachRankNothingRuns) {
+  const ThreadCreationBlocker blocker;
+  RankThreads threads(4, [] { FAIL(); });
+  const Status status = threads.Run([](int32_t) -> Status {
+    ADD_FAILURE();
+    return {};
+  });
+  EXPECT_EQ(status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "the system starts 1 threads for 4 GPUs, which need one each");
+  EXPECT_TRUE(RankThreads(1, [] {}).Run([](int32_t) { return Status(); }).ok());
 }
 
 TEST(RankThreadsTest, TheBarrierReturnsTheMinimumToAllRanks) {

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <latch>
 
-#include "tests/backends/python_like_scripted/thread_creation_blocker.h"
+#include "tests/support/thread_creation_blocker.h"
 
 namespace nereid::python {
 namespace {

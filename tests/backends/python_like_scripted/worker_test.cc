@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "backends/python_like_scripted/tensor_codec.h"
-#include "tests/backends/python_like_scripted/thread_creation_blocker.h"
+#include "tests/support/thread_creation_blocker.h"
 
 namespace nereid::python {
 namespace {

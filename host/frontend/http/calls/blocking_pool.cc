@@ -24,7 +24,12 @@ bool BlockingPool::Run(std::function<void()> work) {
   if (queue_.size() >= max_pending_) return false;
   queue_.push_back(std::move(work));
   if (queue_.size() > num_idle_ && threads_.size() < max_threads_) {
-    threads_.push_back(StartThread([this] { WorkUntilStopped(); }));
+    StartThreads(
+        1, [this](size_t) { WorkUntilStopped(); }, threads_);
+  }
+  if (threads_.empty()) {
+    queue_.pop_back();
+    return false;
   }
   changed_.notify_one();
   return true;

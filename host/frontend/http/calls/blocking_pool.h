@@ -25,7 +25,7 @@ class BlockingPool {
   // Runs the queued work, then joins the threads.
   ~BlockingPool();
 
-  // Returns false, without running `work`, if the queue is full.
+  // Returns false, without running `work`, if the queue is full or the system starts no thread.
   [[nodiscard]] bool Run(std::function<void()> work);
 
  private:

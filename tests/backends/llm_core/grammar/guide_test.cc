@@ -8,6 +8,7 @@
 
 #include "backends/llm_core/grammar/compiler.h"
 #include "tests/backends/llm_core/grammar/small_vocabulary.h"
+#include "tests/support/thread_creation_blocker.h"
 
 namespace nereid::llm::grammar {
 namespace {
@@ -265,6 +266,17 @@ TEST_F(GrammarCompilerTest, EqualGuidesAreCompiledOnce) {
   EXPECT_EQ(compiler.counts().num_compiled, 3u);
   EXPECT_EQ(compiler.counts().num_found, 2u);
   EXPECT_EQ(compiler.counts().num_cached, 3u);
+}
+
+TEST_F(GrammarCompilerTest, AGuideIsRefusedWhileTheSystemStartsNoThread) {
+  GrammarCompiler compiler(Bytes());
+  {
+    const ThreadCreationBlocker blocker;
+    const auto refused = Get(compiler, "a+");
+    EXPECT_EQ(refused.status().code(), StatusCode::kUnavailable);
+    EXPECT_THAT(refused.status().message(), HasSubstr("the system starts no thread"));
+  }
+  EXPECT_TRUE(Get(compiler, "a+").ok());
 }
 
 TEST_F(GrammarCompilerTest, TheLeastRecentlyUsedAreDroppedBeyondTheBudget) {
