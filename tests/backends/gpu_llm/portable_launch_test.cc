@@ -2,6 +2,12 @@
 // have. The limits are those of the CUDA C++ Programming Guide and the vendor's data sheets.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
 #include "backends/gpu_llm/kernels/portable/decode_step_shape.h"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
 #include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
@@ -52,6 +58,58 @@ TEST_P(PortableLaunchTest, AttentionFitsForEveryHeadSizeAndCache) {
                  portable_shape::kPrefillThreads, 255);
     }
   }
+}
+
+TEST_P(PortableLaunchTest, UnpackedBlocksFit) {
+  for (const int head_dim : portable_shape::kHeadDims) {
+    ExpectFits(static_cast<int>(HeadBytes(head_dim)), portable_shape::kUnpackThreads, 255);
+  }
+}
+
+// A row of bench/results/gpu_portable_code.csv: what the compiled kernels of a file need at most.
+struct CompiledFile {
+  std::string name;
+  int architecture = 0, registers = 0, stack_bytes = 0, static_shared_bytes = 0, local_bytes = 0;
+  int max_threads = 0, block_registers = 0;
+};
+
+std::vector<CompiledFile> ReadCompiledFiles() {
+  std::ifstream in(NEREID_SOURCE_DIR "/bench/results/gpu_portable_code.csv");
+  std::vector<CompiledFile> files;
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with('#') || line.starts_with("file,")) continue;
+    std::replace(line.begin(), line.end(), ',', ' ');
+    std::istringstream row(line);
+    CompiledFile file;
+    row >> file.name >> file.architecture >> file.registers >> file.stack_bytes >>
+        file.static_shared_bytes >> file.local_bytes >> file.max_threads >> file.block_registers;
+    EXPECT_FALSE(row.fail()) << line;
+    files.push_back(file);
+  }
+  return files;
+}
+
+// A GPU runs the newest code of its major version that is not newer than itself.
+TEST_P(PortableLaunchTest, TheCompiledCodeOfEveryFileFits) {
+  const Gpu& gpu = GetParam();
+  if (gpu.capability == 90) return;  // its code is the native form's
+  int architecture = 0, num_files = 0;
+  const std::vector<CompiledFile> files = ReadCompiledFiles();
+  for (const CompiledFile& file : files) {
+    const bool runs =
+        file.architecture / 10 == gpu.capability / 10 && file.architecture <= gpu.capability;
+    if (runs) architecture = std::max(architecture, file.architecture);
+  }
+  for (const CompiledFile& file : files) {
+    if (file.architecture != architecture) continue;
+    SCOPED_TRACE(file.name);
+    ++num_files;
+    EXPECT_LE(file.block_registers, gpu.processor_registers);
+    EXPECT_LE(file.max_threads, std::min(1024, gpu.processor_threads));
+    EXPECT_LE(file.static_shared_bytes, 48 * 1024);
+    EXPECT_LE(file.registers, 255);
+  }
+  EXPECT_GT(num_files, 30);
 }
 
 TEST_P(PortableLaunchTest, ProductsFit) {

@@ -45,6 +45,9 @@ constexpr int PrefillSharedBytes(int head_dim, CacheFormat format) {
   return format == CacheFormat::kBf16 ? ring : ring + static_cast<int>(HeadBytes(head_dim));
 }
 
+// A head of a quantized KV block, unpacked to bf16, in the shared memory of a block of threads.
+inline constexpr int kUnpackThreads = 128;
+
 // The grouped GEMM of batch-invariant steps: the ring of 64 rows by 64 outputs, and of 16 by 32.
 inline constexpr int kGroupedGemmSharedBytes = std::max(4 * (64 + 64) * 128, 8 * (16 + 32) * 128);
 inline constexpr int kGroupedGemmThreads = 128;
