@@ -247,7 +247,7 @@ void Decoder::RunPagedAttention(const llm::StepBatch& batch, int32_t layer) {
 }
 
 void Decoder::AttendTile(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
-                         int thread, PagedAttentionParams params) {
+                         int thread, PagedAttentionParams& params) {
   const int32_t queries = spec_.num_heads / spec_.num_kv_heads;
   std::vector<AttentionRow>& rows = rows_[thread];
   rows.clear();

@@ -65,9 +65,10 @@ class Decoder {
                   int32_t first_head, int32_t last_head);
   void RunPagedAttention(const llm::StepBatch& batch, int32_t layer);
   // The attention of one head of a tile. `params` holds the head and what is the same for
-  // all tiles. Runs on thread number `thread` of the pool.
+  // all tiles; it is not copied for each head, and keeps the rest of what this call sets. Runs on
+  // thread number `thread` of the pool.
   void AttendTile(const llm::BatchEntry& sequence, const AttentionTile& tile, int32_t layer,
-                  int thread, PagedAttentionParams params);
+                  int thread, PagedAttentionParams& params);
   // out (+)= MLP(in), of `num_rows` rows. `layer`: its adapters apply; kNoLayer: an expert.
   void RunMlp(const MlpWeights& mlp, int32_t layer, const float* in, int64_t num_rows, float* out,
               bool accumulate);
