@@ -12,8 +12,11 @@
 //                    [--fused 1] [--steps FILE] [--layers 0] [--invariant 0]
 //                    [--adapters 1,64,1000] [--adapter-gb 8] [--adapter-rank 16]
 //                    [--modules attention|all|both] [--traffic 0] [--resident 1] [--output 256]
+//                    [--context 0] [--positions 0]
 // --config: a folder with a config.json, whose decoder is measured instead of --shape; those of
-// bench/gpu_llm/shapes, for example. --output: tokens that each sequence of --batches decodes;
+// bench/gpu_llm/shapes, for example. --output: tokens that each sequence of --batches decodes,
+// behind a prompt of --context tokens, 0: 128 for one sequence, else 512;
+// --positions: tokens of a sequence at most, 0: the shape's;
 // --rate: requests a second, Poisson, of 503 input and 256 output tokens, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens;
 // --profile: steps between tables of operator times, 0: off;
@@ -136,6 +139,8 @@ int Main(int argc, char** argv) {
                                               {"--shape", "8b"},
                                               {"--config", ""},
                                               {"--output", "256"},
+                                              {"--context", "0"},
+                                              {"--positions", "0"},
                                               {"--weights", "bf16"},
                                               {"--batches", ""},
                                               {"--ttft", ""},
@@ -208,9 +213,11 @@ int Main(int argc, char** argv) {
           : Checked(llm::ReadDecoderSpec(Checked(llm::Checkpoint::OpenConfig(config)))).spec;
   if (const int layers = std::atoi(given["--layers"].c_str()); layers > 0)
     shape.layers.resize(layers);
+  if (const int positions = std::atoi(given["--positions"].c_str()); positions > 0)
+    shape.max_positions = positions;
   const llm::DecoderSpec spec = shape;
   Bench bench(std::move(shape), options, devices, std::move(engine), sampling, given["--steps"],
-              std::atoi(given["--output"].c_str()));
+              std::atoi(given["--output"].c_str()), std::atoi(given["--context"].c_str()));
   if (!adapters.empty()) {
     MeasureAdapters(bench, spec, adapter_rank, Numbers(given["--batches"]), adapters,
                     given["--modules"], std::atoi(given["--traffic"].c_str()));

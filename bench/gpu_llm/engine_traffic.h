@@ -49,6 +49,7 @@ class TraceSink : public llm::OutputSink {
 
 // Until the algorithms of a size are chosen and its steps are recorded.
 inline constexpr int kWarmUps = 6, kWarmUpTokens = 48;
+inline constexpr int32_t kLongPrompt = 32768;
 
 struct Work {
   int32_t num_prompt, num_output;
@@ -102,8 +103,9 @@ class Bench {
  public:
   Bench(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options,
         const std::vector<int32_t>& devices, llm::EngineOptions engine,
-        const llm::SamplingParams& sampling, const std::string& steps, int32_t num_output)
-      : sampling_(sampling), num_output_(num_output), steps_(steps) {
+        const llm::SamplingParams& sampling, const std::string& steps, int32_t num_output,
+        int32_t num_context)
+      : sampling_(sampling), num_output_(num_output), num_context_(num_context), steps_(steps) {
     engine.on_step_end = [this](const llm::EngineStats& stats) { steps_.Note(stats); };
     const auto start = Clock::now();
     LoadedModel loaded = LoadModel(spec, options, devices);
@@ -152,7 +154,7 @@ class Bench {
 
   // Returns tokens a second in the steady state.
   double Decode(int32_t batch) {
-    const Work one = {batch == 1 ? 128 : 512, num_output_};
+    const Work one = {num_context_ > 0 ? num_context_ : batch == 1 ? 128 : 512, num_output_};
     const HostTime host(*executor_);
     const std::vector<Trace> traces = Send(std::vector<Work>(batch, one));
     // Steady state: from the last request's first token until the first request ends.
@@ -200,8 +202,10 @@ class Bench {
   }
 
   void FirstToken(int32_t num_prompt) {
-    (void)FirstTokens(num_prompt, kWarmUps);
-    const Latencies measured = FirstTokens(num_prompt, 5);
+    // A long prompt is several steps, and takes seconds.
+    const bool is_long = num_prompt >= kLongPrompt;
+    (void)FirstTokens(num_prompt, is_long ? 2 : kWarmUps);
+    const Latencies measured = FirstTokens(num_prompt, is_long ? 3 : 5);
     std::printf("first token of %5d: %.2f ms (least %.2f)\n", num_prompt,
                 Percentile(measured.first, 50), measured.first[0]);
   }
@@ -254,7 +258,8 @@ class Bench {
 
  private:
   const llm::SamplingParams sampling_;
-  const int32_t num_output_;  // of a sequence of Decode()
+  // Of a sequence of Decode(). num_context_ 0: short.
+  const int32_t num_output_, num_context_;
   int32_t vocab_size_ = 0;
   const gpu::GpuExecutor* executor_ = nullptr;  // owned by the engine; read while it is idle
   std::mt19937 random_{11};
