@@ -432,9 +432,13 @@ bool HasHeadDim(int head_dim) {
                    head_dim) != std::end(portable_shape::kHeadDims);
 }
 
-bool UnpacksCache(const PromptAttention& attention) {
-  return attention.cache != CacheFormat::kBf16 && attention.num_tokens >= kMinUnpackedTokens &&
-         attention.num_blocks <= attention.max_unpacked;
+int UnpackedHeads(const PromptAttention& attention) {
+  if (attention.cache == CacheFormat::kBf16 || attention.num_tokens < kMinUnpackedTokens) return 0;
+  const int heads = static_cast<int>(std::min<int64_t>(
+      attention.num_kv_heads, attention.max_unpacked / std::max(1, attention.num_blocks)));
+  // Fewer tiles than multiprocessors would leave some of them idle.
+  const bool fills = int64_t{heads} * attention.num_tiles >= attention.num_processors;
+  return heads == attention.num_kv_heads || fills ? heads : 0;
 }
 
 // Two-shot needs two trips over the link and moves each byte twice. One-shot needs one trip and

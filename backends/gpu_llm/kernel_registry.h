@@ -132,12 +132,15 @@ bool HasHeadDim(int head_dim);
 // How the tokens of prompts read a cache. Tokens of decoding sequences always read it as it is.
 struct PromptAttention {
   CacheFormat cache = CacheFormat::kBf16;
-  int num_tokens = 0;    // of the step
-  int num_blocks = 0;    // KV blocks of the prompts' contexts
-  int max_unpacked = 0;  // KV blocks that fit into the memory for it
+  int num_tokens = 0, num_tiles = 0;  // of the step
+  int num_blocks = 0;                 // KV blocks of the prompts' contexts
+  int num_kv_heads = 1;
+  int64_t max_unpacked = 0;  // KV blocks of one head that fit into the memory for it
+  int num_processors = 0;
 };
-// Whether the contexts are unpacked to bf16 first, once for all tiles of queries that read them.
-bool UnpacksCache(const PromptAttention& attention);
+// The key/value heads whose contexts are unpacked to bf16 at a time, once for all tiles of queries
+// that read them; 0: none, attention unpacks each block that it reads.
+int UnpackedHeads(const PromptAttention& attention);
 
 // ---- sums over GPUs: kernels/comm ----
 

@@ -1,10 +1,10 @@
 // Measures matrix products alone: each matrix of a layer, by format and row count, in consecutive
 // launches as in a recorded step, over more weights than the cache has, with their norm and gate.
 // Or rope with its cache writes: up to 512 rows of as many sequences, more rows of one sequence. Or
-// attention of prompts of so many rows, 8,192 in all.
+// attention of prompts of so many rows, 8,192 in all, behind --cached tokens each.
 //
 //   gpu_kernel_bench [--shape 8b|1b|70b/4|qwen3-30b-a3b] [--rows 1,8,16] [--weights bf16|fp8|int4]
-//                    [--kernel auto|stream|split|cublas|rope|attention] [--split 0]
+//                    [--kernel auto|stream|split|cublas|rope|attention] [--split 0] [--cached 0]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -158,11 +158,11 @@ class Bench {
                 operations / us / 1e6);
   }
 
-  // 32 and 8 heads of 128; prompts of `length` tokens.
-  void RunAttention(int length, CacheFormat format) {
+  // 32 and 8 heads of 128; prompts of `length` tokens behind `cached` tokens.
+  void RunAttention(int length, int cached, CacheFormat format) {
     constexpr int kHeads = 32, kKvHeads = 8, kDim = 128;
     const int count = std::max(1, 8192 / length);
-    const int blocks = (length + kBlockTokens - 1) / kBlockTokens;
+    const int blocks = (cached + length + kBlockTokens - 1) / kBlockTokens;
     std::vector<std::vector<int32_t>> tables(count);
     llm::StepBatch batch;
     for (int i = 0; i < count; ++i) {
@@ -170,6 +170,7 @@ class Bench {
       llm::BatchEntry& sequence = batch.entries.emplace_back();
       sequence.first_token = i * length;
       sequence.num_tokens = length;
+      sequence.num_cached = cached;
       sequence.block_table = tables[i];
       batch.token_ids.insert(batch.token_ids.end(), length, 0);
     }
@@ -179,6 +180,11 @@ class Bench {
     const DeviceMemory words = std::move(*DeviceMemory::Allocate(words_bytes, "a plan"));
     Check(cudaMemcpy(words.data(), planner.words().data(), words_bytes, cudaMemcpyHostToDevice));
     const int64_t cache_bytes = int64_t{count} * blocks * kKvHeads * HeadBytes(kDim, format);
+    if (cache_bytes > kPoolBytes) {
+      std::printf("a cache of %lld bytes exceeds the benchmark's %lld\n",
+                  static_cast<long long>(cache_bytes), static_cast<long long>(kPoolBytes));
+      return;
+    }
     Check(cudaMemset(pool_.data(), 0x3c, cache_bytes));  // small numbers in every format
     const StepLayout layout(planner.shape());
     PrefillAttentionParams params = {};
@@ -192,6 +198,7 @@ class Bench {
     params.num_kv_heads = kKvHeads;
     params.head_dim = kDim;
     params.qkv_stride = (kHeads + 2 * kKvHeads) * kDim;
+    params.out_stride = kHeads * kDim;
     params.scale = 0.088f;
     params.format = format;
     RandomFill(out_.as<__nv_bfloat16>(), int64_t{count} * length * params.qkv_stride, 1.0f, 3,
@@ -201,10 +208,12 @@ class Bench {
     for (const int processors : {0, 132}) {
       params.num_processors = processors;
       const double us = timer_.Measure(8, [&](int) { PrefillAttention(params, timer_.stream()); });
-      const double operations = 2.0 * count * length * (length + 1.0) * kHeads * kDim;
+      const double operations =
+          2.0 * count * length * (2.0 * cached + length + 1.0) * kHeads * kDim;
       std::printf(
-          "attention, cache of %d bytes an element, %5d tokens x %3d: %7.1f us, %3.0f TFLOP/s\n",
-          format == CacheFormat::kBf16 ? 2 : 1, length, count, us, operations / us / 1e6);
+          "attention, cache of %d bytes an element, %5d tokens x %3d behind %6d: %7.1f us, %3.0f "
+          "TFLOP/s\n",
+          format == CacheFormat::kBf16 ? 2 : 1, length, count, cached, us, operations / us / 1e6);
     }
   }
 
@@ -269,11 +278,9 @@ std::vector<Shape> Layer(int hidden, int qkv, int attention, int inner) {
 }
 
 int Main(int argc, char** argv) {
-  std::map<std::string, std::string> given = {{"--shape", "8b"},
-                                              {"--rows", "1,8,16"},
-                                              {"--weights", ""},
-                                              {"--kernel", "auto"},
-                                              {"--split", "0"}};
+  std::map<std::string, std::string> given = {{"--shape", "8b"}, {"--rows", "1,8,16"},
+                                              {"--weights", ""}, {"--kernel", "auto"},
+                                              {"--split", "0"},  {"--cached", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   setvbuf(stdout, nullptr, _IOLBF, 0);
   Bench bench;
@@ -290,7 +297,7 @@ int Main(int argc, char** argv) {
     for (size_t at = 0; at < rows.size(); at = std::min(rows.size(), rows.find(',', at)) + 1) {
       if (given["--kernel"] == "attention") {
         if (format != WeightFormat::kInt4)
-          bench.RunAttention(std::atoi(rows.c_str() + at),
+          bench.RunAttention(std::atoi(rows.c_str() + at), std::atoi(given["--cached"].c_str()),
                              format == WeightFormat::kFp8 ? CacheFormat::kFp8 : CacheFormat::kBf16);
         continue;
       }

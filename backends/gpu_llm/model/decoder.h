@@ -194,7 +194,9 @@ class Decoder {
                            cudaStream_t stream);
   // Memory for contexts of a quantized cache in bf16.
   Status AllocateUnpacked();
-  void MarkAttention(const char* name, bool of_decoding, int32_t window, cudaStream_t stream);
+  // `part`: of the heads.
+  void MarkAttention(const char* name, bool of_decoding, int32_t window, cudaStream_t stream,
+                     double part = 1.0);
   // Work of reading or writing `num_times` rows of hidden_size for each of `num_rows`.
   OperatorWork RowsWork(int num_rows, int num_times) const {
     return {2.0 * num_rows * num_times * spec_->hidden_size};
@@ -210,7 +212,7 @@ class Decoder {
   DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block
   CacheFormat cache_format_ = CacheFormat::kBf16;
   int64_t cache_layer_bytes_ = 0;
-  DeviceMemory unpacked_;          // [max_unpacked_ KV blocks of a layer] bf16; empty: bf16 cache
+  DeviceMemory unpacked_;          // [max_unpacked_] blocks of a head in bf16; empty: bf16 cache
   DeviceMemory unpacked_indices_;  // [max_unpacked_]: 0, 1, ..
   int32_t max_unpacked_ = 0;
   DeviceMemory residual_;  // [num_tokens, hidden_size]

@@ -1,6 +1,7 @@
 // Decoder: rope and cache, attention of decoding sequences, and of prompts. With a quantized cache
 // and many tokens, the contexts are unpacked to bf16 once for each layer, because each KV block is
-// read by many tiles. [engine thread]
+// read by many tiles. Of long contexts some heads are unpacked at a time. [engine thread]
+#include <algorithm>
 #include <numeric>
 
 #include "backends/gpu_llm/cuda/runtime.h"
@@ -19,10 +20,8 @@ constexpr int64_t kUnpackedBytes = int64_t{64} << 20;
 
 Status Decoder::AllocateUnpacked() {
   if (cache_format_ == CacheFormat::kBf16) return {};
-  const int64_t block_bytes = spec_->num_kv_heads * HeadBytes(spec_->head_dim);
-  max_unpacked_ = static_cast<int32_t>(kUnpackedBytes / block_bytes);
-  NEREID_ASSIGN_OR_RETURN(unpacked_,
-                          DeviceMemory::Allocate(max_unpacked_ * block_bytes, "unpacked contexts"));
+  max_unpacked_ = static_cast<int32_t>(kUnpackedBytes / HeadBytes(spec_->head_dim));
+  NEREID_ASSIGN_OR_RETURN(unpacked_, DeviceMemory::Allocate(kUnpackedBytes, "unpacked contexts"));
   std::vector<int32_t> indices(max_unpacked_);
   std::iota(indices.begin(), indices.end(), 0);
   NEREID_ASSIGN_OR_RETURN(unpacked_indices_,
@@ -54,15 +53,16 @@ Params Decoder::AttentionOf(int32_t layer, const int32_t* words) const {
   return params;
 }
 
-void Decoder::MarkAttention(const char* name, bool of_decoding, int32_t window,
-                            cudaStream_t stream) {
+void Decoder::MarkAttention(const char* name, bool of_decoding, int32_t window, cudaStream_t stream,
+                            double part) {
   if (timer_ == nullptr) return;
   const OperatorTimer::AttentionWork seen = timer_->Attention(of_decoding, window);
   const double token_bytes = static_cast<double>(spec_->num_kv_heads) *
                              HeadBytes(spec_->head_dim, cache_format_) / kBlockTokens;
-  timer_->Mark(
-      name, {seen.tokens_read * token_bytes, 4.0 * seen.pairs * spec_->num_heads * spec_->head_dim},
-      stream);
+  timer_->Mark(name,
+               {seen.tokens_read * token_bytes * part,
+                4.0 * seen.pairs * spec_->num_heads * spec_->head_dim * part},
+               stream);
 }
 
 void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t* words,
@@ -120,22 +120,40 @@ void Decoder::RunPrefillAttention(int32_t layer, const StepShape& shape, const i
   params.tiles = reinterpret_cast<const PrefillTile*>(words + layout.prefill_tiles);
   params.num_tiles = shape.num_prefill;
   params.num_processors = num_processors_;
-  if (UnpacksCache({cache_format_, shape.num_tokens, shape.num_prompt_blocks, max_unpacked_})) {
-    const int32_t first = layout.block_tables + shape.first_prompt_block;
+  params.out_stride = static_cast<int>(spec_->q_size());
+  const int32_t window = spec_->layers[layer].sliding_window;
+  const int32_t heads_at_once =
+      UnpackedHeads({cache_format_, shape.num_tokens, shape.num_prefill, shape.num_prompt_blocks,
+                     spec_->num_kv_heads, max_unpacked_, num_processors_});
+  if (heads_at_once == 0) {
+    MarkAttention("attention, prompts", false, window, stream);
+    PrefillAttention(params, stream);
+    return;
+  }
+  const int32_t group = spec_->num_heads / spec_->num_kv_heads;
+  const int32_t first_block = layout.block_tables + shape.first_prompt_block;
+  for (int32_t head = 0; head < spec_->num_kv_heads; head += heads_at_once) {
+    const int32_t num_heads = std::min(heads_at_once, spec_->num_kv_heads - head);
     Mark("unpack contexts",
-         {static_cast<double>(shape.num_prompt_blocks) * spec_->num_kv_heads *
+         {static_cast<double>(shape.num_prompt_blocks) * num_heads *
           static_cast<double>(HeadBytes(spec_->head_dim, cache_format_) +
                               HeadBytes(spec_->head_dim))},
          stream);
-    UnpackCache({params.cache, words + first, unpacked_.data(), shape.num_prompt_blocks,
-                 spec_->num_kv_heads, spec_->head_dim, cache_format_},
+    UnpackCache({params.cache, words + first_block, unpacked_.data(), shape.num_prompt_blocks,
+                 spec_->num_kv_heads, spec_->head_dim, cache_format_, head, num_heads},
                 stream);
-    params.cache = unpacked_.data();
-    params.format = CacheFormat::kBf16;
-    params.words = unpacked_indices_.as<int32_t>() - first;  // tiles have offsets from `words`
+    PrefillAttentionParams part = params;
+    part.qkv += int64_t{head} * group * spec_->head_dim;
+    part.out += int64_t{head} * group * spec_->head_dim;
+    part.num_heads = num_heads * group;
+    part.num_kv_heads = num_heads;
+    part.cache = unpacked_.data();
+    part.format = CacheFormat::kBf16;
+    part.words = unpacked_indices_.as<int32_t>() - first_block;  // tiles have offsets from `words`
+    MarkAttention("attention, prompts", false, window, stream,
+                  static_cast<double>(num_heads) / spec_->num_kv_heads);
+    PrefillAttention(part, stream);
   }
-  MarkAttention("attention, prompts", false, spec_->layers[layer].sliding_window, stream);
-  PrefillAttention(params, stream);
 }
 
 }  // namespace nereid::gpu

@@ -66,8 +66,9 @@ class AttentionScenario {
     return Step(false);
   }
 
-  // Contexts of prompts are unpacked from a quantized cache before attention reads them.
-  void UnpackFirst() { unpacks_first_ = true; }
+  // Contexts of prompts are unpacked from a quantized cache before attention reads them, those of
+  // `num_heads` key/value heads at a time.
+  void UnpackFirst(int num_heads) { unpacked_heads_ = num_heads; }
 
   std::vector<float> Reference() const {
     std::vector<float> result;
@@ -302,26 +303,37 @@ class AttentionScenario {
     if (shape.num_prefill > 0) {
       PrefillAttentionParams params = {};
       fill_in(params);
-      if (unpacks_first_) {
-        const int32_t first = layout.block_tables + shape.first_prompt_block;
-        const int count = shape.num_prompt_blocks;
-        unpacked = ToDevice(std::vector<uint16_t>(
-            int64_t{count} * heads_.num_kv_heads * HeadBytes(heads_.head_dim) / 2, 0x7fc0));
-        std::vector<int32_t> numbers(count);
-        std::iota(numbers.begin(), numbers.end(), 0);
-        indices = ToDevice(numbers);
-        UnpackCache({cache_.data(), params.words + first, unpacked.data(), count,
-                     heads_.num_kv_heads, heads_.head_dim, heads_.format},
-                    nullptr);
-        params.cache = unpacked.data();
-        params.format = CacheFormat::kBf16;
-        params.words = indices.as<int32_t>() - first;
-      }
+      params.out_stride = heads_.num_heads * heads_.head_dim;
       params.tiles =
           reinterpret_cast<const PrefillTile*>(words.as<int32_t>() + layout.prefill_tiles);
       params.num_tiles = shape.num_prefill;
       params.num_processors = num_processors_;
-      PrefillAttention(params, nullptr);
+      if (unpacked_heads_ == 0) PrefillAttention(params, nullptr);
+      const int32_t first = layout.block_tables + shape.first_prompt_block;
+      const int count = shape.num_prompt_blocks;
+      std::vector<int32_t> numbers(count);
+      std::iota(numbers.begin(), numbers.end(), 0);
+      indices = ToDevice(numbers);
+      for (int head = 0; unpacked_heads_ > 0 && head < heads_.num_kv_heads;
+           head += unpacked_heads_) {
+        const int num_heads = std::min(unpacked_heads_, heads_.num_kv_heads - head);
+        unpacked = ToDevice(std::vector<uint16_t>(
+            int64_t{count} * num_heads * HeadBytes(heads_.head_dim) / 2, 0x7fc0));
+        UnpackCache({cache_.data(), params.words + first, unpacked.data(), count,
+                     heads_.num_kv_heads, heads_.head_dim, heads_.format, head, num_heads},
+                    nullptr);
+        PrefillAttentionParams part = params;
+        const int group = heads_.num_heads / heads_.num_kv_heads;
+        part.qkv += head * group * heads_.head_dim;
+        part.out += head * group * heads_.head_dim;
+        part.num_heads = num_heads * group;
+        part.num_kv_heads = num_heads;
+        part.cache = unpacked.data();
+        part.format = CacheFormat::kBf16;
+        part.words = indices.as<int32_t>() - first;
+        PrefillAttention(part, nullptr);
+        EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      }
     }
     EXPECT_EQ(cudaGetLastError(), cudaSuccess);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
@@ -337,7 +349,8 @@ class AttentionScenario {
   std::vector<std::vector<uint16_t>> sequences_;  // [tokens, row_size]
   std::vector<std::vector<int32_t>> tables_;
   int num_blocks_ = 0, num_processors_ = 0;
-  bool unpacks_first_ = false, is_batch_invariant_ = false;
+  int unpacked_heads_ = 0;
+  bool is_batch_invariant_ = false;
   DeviceMemory cache_, cos_sin_;
 };
 

@@ -67,9 +67,13 @@ TEST_P(AttentionTest, BlocksThatTakeSeveralTilesComputeTheSameBits) {
 TEST_P(AttentionTest, ContextsUnpackedBeforeGiveTheSameBits) {
   if (GetParam().format == CacheFormat::kBf16) GTEST_SKIP() << "nothing is packed";
   const Runs runs = {{300, 1}, {0, 150}, {33, 31}, {190, 3}, {17, 1}, {0, 1100}};
-  AttentionScenario before(GetParam(), runs), during(GetParam(), runs);
-  before.UnpackFirst();
-  EXPECT_EQ(before.OnDevice(true), during.OnDevice());
+  AttentionScenario during(GetParam(), runs);
+  const std::vector<float> expected = during.OnDevice();
+  for (const int num_heads : {GetParam().num_kv_heads, 1}) {
+    AttentionScenario before(GetParam(), runs);
+    before.UnpackFirst(num_heads);
+    EXPECT_EQ(before.OnDevice(true), expected) << num_heads << " heads at a time";
+  }
 }
 
 // A weight of 0 does not suffice: 0 x NaN is NaN.

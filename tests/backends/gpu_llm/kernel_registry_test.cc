@@ -455,10 +455,17 @@ TEST(KernelRegistryTest, DecodeStepsInOneLaunchHaveAKernel) {
 }
 
 TEST(KernelRegistryTest, CachesOfLongPromptsAreUnpackedOnceIfThereIsMemory) {
-  EXPECT_FALSE(UnpacksCache({CacheFormat::kBf16, 4096, 64, 0}));
-  EXPECT_FALSE(UnpacksCache({CacheFormat::kInt8, 1023, 64, 64}));
-  EXPECT_TRUE(UnpacksCache({CacheFormat::kInt8, 1024, 64, 64}));
-  EXPECT_FALSE(UnpacksCache({CacheFormat::kFp8, 4096, 65, 64}));
+  // Tokens, tiles, KV blocks of 8 heads, and blocks of one head that fit.
+  const auto heads = [](CacheFormat cache, int tokens, int tiles, int blocks, int64_t fit) {
+    return UnpackedHeads({cache, tokens, tiles, blocks, 8, fit, 132});
+  };
+  EXPECT_EQ(heads(CacheFormat::kBf16, 4096, 128, 64, 512), 0);
+  EXPECT_EQ(heads(CacheFormat::kInt8, 1023, 32, 64, 512), 0);
+  EXPECT_EQ(heads(CacheFormat::kInt8, 1024, 32, 64, 512), 8);
+  EXPECT_EQ(heads(CacheFormat::kFp8, 4096, 128, 65, 512), 7);
+  EXPECT_EQ(heads(CacheFormat::kFp8, 8192, 256, 512, 512), 1);
+  EXPECT_EQ(heads(CacheFormat::kFp8, 1024, 32, 512, 512), 0);  // too few tiles for one head
+  EXPECT_EQ(heads(CacheFormat::kFp8, 8192, 256, 513, 512), 0);
 }
 
 TEST(KernelRegistryTest, SumsInOneShotFitThePacketBuffers) {

@@ -51,14 +51,15 @@ void DecodeAttentionQuantized(const DecodeAttentionParams& params, cudaStream_t 
 // already in the cache.
 struct PrefillAttentionParams {
   const __nv_bfloat16* qkv;  // [.., qkv_stride]: queries first
-  __nv_bfloat16* out;        // [.., num_heads * head_dim]
+  __nv_bfloat16* out;        // [.., out_stride]
   const void* cache;         // this layer's blocks
   const PrefillTile* tiles;  // [num_tiles]
   const int32_t* words;      // the step's plan, which contains the block tables
-  int num_tiles, num_heads, num_kv_heads, head_dim, qkv_stride;
-  int window;             // how many of the newest tokens a query sees; 0: all
-  int num_sinks;          // of the first tokens, which it sees, too; with a window
-  float scale, soft_cap;  // soft_cap 0: none
+  int num_tiles, num_heads, num_kv_heads, head_dim;
+  int qkv_stride, out_stride;  // elements from one row to the next
+  int window;                  // how many of the newest tokens a query sees; 0: all
+  int num_sinks;               // of the first tokens, which it sees, too; with a window
+  float scale, soft_cap;       // soft_cap 0: none
   CacheFormat format;
   // Multiprocessors, each of which handles several tiles; 0: one block of threads for each tile.
   int num_processors;
@@ -73,9 +74,10 @@ void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream)
 struct UnpackCacheParams {
   const void* cache;      // this layer's blocks
   const int32_t* blocks;  // [num_blocks]: which
-  void* out;              // [num_blocks], all heads of a block
+  void* out;              // [num_blocks, num_heads]
   int num_blocks, num_kv_heads, head_dim;
-  CacheFormat format;  // not bf16
+  CacheFormat format;         // not bf16
+  int first_head, num_heads;  // of the num_kv_heads of a block in `cache`
 };
 
 inline namespace NEREID_KERNEL_FORM {

@@ -25,10 +25,13 @@ __device__ __forceinline__ float Exp2(float x) {
 // rescaling is rare. Each row has its own base, so a row's result does not depend on other rows.
 constexpr float kRescaleThreshold = 8.0f;
 
-// Turns the scores of one KV block into weights, in place. `rescale`: factors of the previous sums.
+// Turns the scores of kBlocks KV blocks, whose first tokens are `first_token`, into weights, in
+// place. `rescale`: factors of the previous sums.
+template <int kBlocks>
 __device__ __forceinline__ void ScoresToWeights(const PrefillAttentionParams& p,
-                                                float (&scores)[32], SoftmaxState& state,
-                                                float (&rescale)[2], int first_token,
+                                                float (&scores)[32 * kBlocks], SoftmaxState& state,
+                                                float (&rescale)[2],
+                                                const int (&first_token)[kBlocks],
                                                 const int (&position)[2], bool masks) {
   const int t = threadIdx.x % 4;
   // exp(x) = exp2(x * log2(e)). Without a soft cap one multiplication applies both factors.
@@ -43,21 +46,24 @@ __device__ __forceinline__ void ScoresToWeights(const PrefillAttentionParams& p,
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     if (masks) {  // columns (after, last] of the block are visible, and those before `sinks`
-      const int last = position[half] - first_token - 2 * t;
-      const int after = p.window > 0 ? last - p.window : -kBlockTokens;
-      const int sinks = p.num_sinks - first_token - 2 * t;
 #pragma unroll
-      for (int j = 0; j < 8; ++j) {
+      for (int n = 0; n < kBlocks; ++n) {
+        const int last = position[half] - first_token[n] - 2 * t;
+        const int after = p.window > 0 ? last - p.window : -kBlockTokens;
+        const int sinks = p.num_sinks - first_token[n] - 2 * t;
 #pragma unroll
-        for (int b = 0; b < 2; ++b) {
-          if (8 * j + b > last || (8 * j + b <= after && 8 * j + b >= sinks))
-            scores[4 * j + 2 * half + b] = kNegativeInfinity;
+        for (int j = 0; j < 8; ++j) {
+#pragma unroll
+          for (int b = 0; b < 2; ++b) {
+            if (8 * j + b > last || (8 * j + b <= after && 8 * j + b >= sinks))
+              scores[32 * n + 4 * j + 2 * half + b] = kNegativeInfinity;
+          }
         }
       }
     }
     float max = kNegativeInfinity;
 #pragma unroll
-    for (int j = 0; j < 8; ++j)
+    for (int j = 0; j < 8 * kBlocks; ++j)
       max = fmaxf(max, fmaxf(scores[4 * j + 2 * half], scores[4 * j + 2 * half + 1]));
     max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 1));
     max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, 2));
@@ -68,7 +74,7 @@ __device__ __forceinline__ void ScoresToWeights(const PrefillAttentionParams& p,
     const float base = state.max[half] == kNegativeInfinity ? 0.0f : state.max[half] * factor;
     float sum = 0.0f;
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
+    for (int j = 0; j < 8 * kBlocks; ++j) {
 #pragma unroll
       for (int b = 0; b < 2; ++b) {
         float& score = scores[4 * j + 2 * half + b];
@@ -91,10 +97,12 @@ __device__ __forceinline__ void Rescale(float (&out)[kValues], const float (&res
   }
 }
 
-// Packs weights as operand a of the four steps of the product with the block's values.
-__device__ __forceinline__ void PackWeights(const float (&scores)[32], uint32_t (&weights)[16]) {
+// Packs weights as operand a of the product with the values: four registers for 16 tokens.
+template <int kScores>
+__device__ __forceinline__ void PackWeights(const float (&scores)[kScores],
+                                            uint32_t (&weights)[kScores / 2]) {
 #pragma unroll
-  for (int s = 0; s < 4; ++s) {
+  for (int s = 0; s < kScores / 8; ++s) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       const int j = 2 * s + k / 2;

@@ -15,10 +15,11 @@ __device__ __forceinline__ uint32_t ScaleHalves(uint32_t halves, float low, floa
   return PackBf16(values.x * low, values.y * high);
 }
 
-// 16 columns of the key of one token.
-template <int kHeadDim, CacheFormat kFormat>
+// 16 columns of the key of one token. kBlocks: blocks whose rows a panel of the unpacked keys has.
+template <int kHeadDim, CacheFormat kFormat, int kBlocks>
 struct KeyPiece {
   static constexpr int kEach = kHeadDim / 16, kCount = kBlockTokens * kEach;
+  static constexpr int kPanelBytes = kBlockTokens * KeyPanelColumns(kHeadDim) * 2;  // of one block
   uint4 codes;
   float scale;
 
@@ -37,8 +38,11 @@ struct KeyPiece {
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      *reinterpret_cast<uint4*>(to + KeyOffset<kHeadDim>(i / kEach, i % kEach * 16 + 8 * half)) = {
-          pairs[4 * half], pairs[4 * half + 1], pairs[4 * half + 2], pairs[4 * half + 3]};
+      const int column = i % kEach * 16 + 8 * half;
+      const int at = KeyOffset<kHeadDim>(i / kEach, column) +
+                     column / KeyPanelColumns(kHeadDim) * (kBlocks - 1) * kPanelBytes;
+      *reinterpret_cast<uint4*>(to + at) = {pairs[4 * half], pairs[4 * half + 1],
+                                            pairs[4 * half + 2], pairs[4 * half + 3]};
     }
   }
 };
@@ -80,24 +84,23 @@ struct ValuePiece {
     }
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      *reinterpret_cast<uint4*>(to + TileBytes(kHeadDim) +
-                                ValueOffset<kHeadDim>(token, column + c)) = {
+      *reinterpret_cast<uint4*>(to + ValueOffset<kHeadDim>(token, column + c)) = {
           pairs[c][0], pairs[c][1], pairs[c][2], pairs[c][3]};
     }
   }
 };
 
 // Unpacks `packed` to other memory. Called by the first kUnpackThreads threads of a block.
-template <int kHeadDim, CacheFormat kFormat>
-__device__ void UnpackBlock(const char* packed, char* to) {
-  const auto unpack = [&](auto piece) {
+template <int kHeadDim, CacheFormat kFormat, int kBlocks = 1>
+__device__ void UnpackBlock(const char* packed, char* keys, char* values) {
+  const auto unpack = [&](auto piece, char* to) {
     for (int i = threadIdx.x; i < piece.kCount; i += kUnpackThreads) {
       piece.Load(packed, i);
       piece.Store(to, i);
     }
   };
-  unpack(KeyPiece<kHeadDim, kFormat>());
-  unpack(ValuePiece<kHeadDim, kFormat>());
+  unpack(KeyPiece<kHeadDim, kFormat, kBlocks>(), keys);
+  unpack(ValuePiece<kHeadDim, kFormat>(), values);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

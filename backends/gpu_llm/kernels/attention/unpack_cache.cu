@@ -12,12 +12,13 @@ template <int kHeadDim, CacheFormat kFormat>
 __global__ void __launch_bounds__(kUnpackThreads) UnpackCacheKernel(UnpackCacheParams p) {
   extern __shared__ __align__(128) char tiles[];
   LaunchNext();
-  const int i = static_cast<int>(blockIdx.x) / p.num_kv_heads;
-  const int head = static_cast<int>(blockIdx.x) % p.num_kv_heads;
+  const int i = static_cast<int>(blockIdx.x) / p.num_heads;
+  const int head = p.first_head + static_cast<int>(blockIdx.x) % p.num_heads;
   WaitForPrevious();
   const int64_t from = int64_t{p.blocks[i]} * p.num_kv_heads + head;
   UnpackBlock<kHeadDim, kFormat>(
-      static_cast<const char*>(p.cache) + from * HeadBytes(kHeadDim, kFormat), tiles);
+      static_cast<const char*>(p.cache) + from * HeadBytes(kHeadDim, kFormat), tiles,
+      tiles + TileBytes(kHeadDim));
   __syncthreads();
   char* const to = static_cast<char*>(p.out) + int64_t{blockIdx.x} * HeadBytes(kHeadDim);
   for (int at = static_cast<int>(threadIdx.x) * 16; at < HeadBytes(kHeadDim);
@@ -31,7 +32,7 @@ void LaunchFor(const UnpackCacheParams& p, cudaStream_t stream) {
   constexpr int kShared = static_cast<int>(HeadBytes(kHeadDim));
   const auto launch = [&](auto kernel) {
     (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-    Launch(kernel, p.num_blocks * p.num_kv_heads, kUnpackThreads, kShared, stream, p);
+    Launch(kernel, p.num_blocks * p.num_heads, kUnpackThreads, kShared, stream, p);
   };
   p.format == CacheFormat::kFp8 ? launch(UnpackCacheKernel<kHeadDim, CacheFormat::kFp8>)
                                 : launch(UnpackCacheKernel<kHeadDim, CacheFormat::kInt8>);

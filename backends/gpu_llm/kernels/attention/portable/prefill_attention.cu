@@ -123,11 +123,11 @@ class Blocks {
  public:
   using BlockShape = Shape<kHeadDim, kFormat>;
 
-  __device__ Blocks(const PrefillAttentionParams& p, const PrefillWork& work, char* shared)
+  __device__ Blocks(const PrefillAttentionParams& p, const PrefillWork<1>& work, char* shared)
       : table_(p.words + work.tile.table_offset),
         cache_(static_cast<const char*>(p.cache) + work.kv_head * int64_t{BlockShape::kCopyBytes}),
         stride_(p.num_kv_heads * int64_t{BlockShape::kCopyBytes}),
-        blocks_(work.blocks),
+        blocks_(work.steps),
         num_last_(work.num_last),
         ring_(BlockShape::kUnpacks ? shared + BlockShape::kBlockBytes : shared),
         unpacked_(shared) {
@@ -155,7 +155,8 @@ class Blocks {
         if (thread >= num_last_ && thread < kBlockTokens) scales[kBlockTokens + thread] = 0.0f;
         __syncthreads();
       }
-      if (thread < kUnpackThreads) UnpackBlock<kHeadDim, kFormat>(block, unpacked_);
+      if (thread < kUnpackThreads)
+        UnpackBlock<kHeadDim, kFormat>(block, unpacked_, unpacked_ + TileBytes(kHeadDim));
       __syncthreads();
       return unpacked_;
     } else {
@@ -192,7 +193,7 @@ class Blocks {
 template <int kHeadDim, CacheFormat kFormat>
 __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAttentionParams p) {
   extern __shared__ __align__(128) char shared[];
-  PrefillWork work;
+  PrefillWork<1> work;
   // One tile for each block of threads, longest first.
   if (!GetPrefillWork(p, 0, work)) return;
   const PrefillTile& tile = work.tile;
@@ -217,16 +218,16 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   float out[kHeadDim / 2] = {};
   SoftmaxState state = {{kNegativeInfinity, kNegativeInfinity}, {0.0f, 0.0f}};
   Blocks<kHeadDim, kFormat> blocks(p, work, shared);
-  for (int i = 0; i < work.blocks.count(); ++i) {
+  for (int i = 0; i < work.num_steps(); ++i) {
     const uint32_t block = SharedAddress(blocks.Wait(i));
-    const int first_token = work.blocks[i] * kBlockTokens;
+    const int first_token = work.Block(i, 0) * kBlockTokens;
     if (first_token > warp_last) continue;  // no row of the warp sees the block
     float scores[32], rescale[2];
     uint32_t weights[16];
     Multiply(queries, block, scores);
     const bool masks = first_token + kBlockTokens - 1 > warp_first ||
                        (p.window > 0 && first_token + p.window <= warp_last);
-    ScoresToWeights(p, scores, state, rescale, first_token, position, masks);
+    ScoresToWeights<1>(p, scores, state, rescale, {first_token}, position, masks);
     Rescale(out, rescale);
     PackWeights(scores, weights);
     AddValues<kHeadDim>(out, weights, block + static_cast<uint32_t>(TileBytes(kHeadDim)));
@@ -237,9 +238,8 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     if (index[half] >= tile.num_tokens * group) continue;
-    bf16* to = p.out + (int64_t{tile.first_row + index[half] / group} * p.num_heads +
-                        work.kv_head * group + index[half] % group) *
-                           kHeadDim;
+    bf16* to = p.out + int64_t{tile.first_row + index[half] / group} * p.out_stride +
+               (work.kv_head * group + index[half] % group) * kHeadDim;
     const float scale = 1.0f / sum;
 #pragma unroll
     for (int n = 0; n < kHeadDim / 8; ++n) {
