@@ -55,7 +55,7 @@ struct Options {
   bool disable_auto_complete = false;    // sets strict_model_config, overriding its own flag
   std::map<std::string, std::map<std::string, std::string>> cache_settings;
   int64_t old_cache_size = 0;  // of --response-cache-byte-size
-  bool exit_on_error = true;     // a copy of the core's setting
+  bool exit_on_error = true;   // a copy of the core's setting
   int64_t exit_timeout_s = 30;
   // The core's limit until a load is stalled; nullopt: its default.
   std::optional<int64_t> model_load_wait_s;

@@ -30,7 +30,7 @@ struct CpuExecutorOptions {
   int64_t max_cache_tokens = 0;
   KvFormat kv_format = KvFormat::kFloat;
   const OpTable* ops = nullptr;  // null: the best available
-  // Gets a sentence about what runs slower than was asked for; null: nobody is told.
+  // Gets a sentence about what runs slower than was asked for. May be null.
   std::function<void(const std::string&)> on_warning;
   // Memory and a file that keep evicted blocks of the prefix cache; see LlmParameters.
   llm::KvTierOptions tiers;
