@@ -12,15 +12,15 @@
 namespace nereid::cpu {
 namespace {
 
-struct Answer {
+struct BatchAnswer {
   std::vector<int32_t> ids;
   std::vector<float> log_probs;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const BatchAnswer&) const = default;
 };
 
 class PromiseSink : public llm::OutputSink {
  public:
-  explicit PromiseSink(std::promise<Answer> promise, int32_t cancel_after = -1)
+  explicit PromiseSink(std::promise<BatchAnswer> promise, int32_t cancel_after = -1)
       : promise_(std::move(promise)), cancel_after_(cancel_after) {}
 
   bool IsCancelled() const override { return cancel_after_ >= 0 && num_seen_ >= cancel_after_; }
@@ -36,22 +36,22 @@ class PromiseSink : public llm::OutputSink {
   }
 
  private:
-  std::promise<Answer> promise_;
+  std::promise<BatchAnswer> promise_;
   const int32_t cancel_after_;
   int32_t num_seen_ = 0;
 };
 
-struct Work {
+struct BatchWork {
   std::vector<int32_t> prompt;
   int32_t max_tokens = 0;
   bool samples = false;
   uint64_t seed = 0;
 };
 
-std::vector<Work> RandomWork(int count) {
+std::vector<BatchWork> RandomWork(int count) {
   std::mt19937 random(5);
-  std::vector<Work> work(count);
-  for (Work& item : work) {
+  std::vector<BatchWork> work(count);
+  for (BatchWork& item : work) {
     item.prompt.resize(random() % 90 + 1);
     for (int32_t& id : item.prompt) id = static_cast<int32_t>(random() % 512);
     for (size_t i = 0; i < item.prompt.size() && i < 40; ++i) {  // some share a prefix
@@ -64,7 +64,8 @@ std::vector<Work> RandomWork(int count) {
   return work;
 }
 
-std::future<Answer> Send(llm::Engine& engine, const Work& work, int32_t cancel_after = -1) {
+std::future<BatchAnswer> Send(llm::Engine& engine, const BatchWork& work,
+                              int32_t cancel_after = -1) {
   auto request = std::make_unique<llm::GenerationRequest>();
   request->prompt = work.prompt;
   request->stop.max_tokens = work.max_tokens;
@@ -76,15 +77,15 @@ std::future<Answer> Send(llm::Engine& engine, const Work& work, int32_t cancel_a
     request->sampling.repetition_penalty = 1.2f;
     request->sampling.seed = work.seed;
   }
-  std::promise<Answer> promise;
-  std::future<Answer> answer = promise.get_future();
+  std::promise<BatchAnswer> promise;
+  std::future<BatchAnswer> answer = promise.get_future();
   request->sink = std::make_unique<PromiseSink>(std::move(promise), cancel_after);
   const Status queued = engine.Enqueue(request);
   EXPECT_TRUE(queued.ok()) << queued.message();
   return answer;
 }
 
-struct Setting {
+struct BatchSetting {
   int32_t num_threads = 1;
   int32_t max_num_sequences = 16;
   int32_t max_num_tokens = 64;
@@ -96,7 +97,8 @@ struct Setting {
   int32_t num_sinks = 0;
 };
 
-std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting) {
+std::unique_ptr<llm::Engine> StartBatchEngine(const std::string& directory,
+                                              const BatchSetting& setting) {
   Result<llm::Checkpoint> opened = llm::Checkpoint::Open(directory);
   auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
   CpuExecutorOptions options;
@@ -125,24 +127,24 @@ class BatchInvarianceTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(BatchInvarianceTest, ResultsAreTheSameAloneInABatchOrPreempted) {
   const std::string directory = testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
-  const std::vector<Work> work = RandomWork(40);
-  std::vector<Answer> alone;
+  const std::vector<BatchWork> work = RandomWork(40);
+  std::vector<BatchAnswer> alone;
   {
-    const auto engine = StartEngine(directory, {});
-    for (const Work& item : work) alone.push_back(Send(*engine, item).get());
+    const auto engine = StartBatchEngine(directory, {});
+    for (const BatchWork& item : work) alone.push_back(Send(*engine, item).get());
   }
   constexpr auto kEvict = llm::CapacityPolicy::kMaxUtilization;
-  for (const Setting& setting :
-       {Setting{}, Setting{.num_threads = 3, .max_num_tokens = 16},
-        Setting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 7},
-        Setting{.num_threads = 3, .max_num_sequences = 40, .max_num_tokens = 500},
-        Setting{.num_threads = 2, .max_cache_tokens = 160, .policy = kEvict},
-        Setting{.max_num_tokens = 50,
+  for (const BatchSetting& setting :
+       {BatchSetting{}, BatchSetting{.num_threads = 3, .max_num_tokens = 16},
+        BatchSetting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 7},
+        BatchSetting{.num_threads = 3, .max_num_sequences = 40, .max_num_tokens = 500},
+        BatchSetting{.num_threads = 2, .max_cache_tokens = 160, .policy = kEvict},
+        BatchSetting{.max_num_tokens = 50,
         .max_cache_tokens = 320,
         .policy = kEvict,
         .prefix_cache = true}}) {
-    const auto engine = StartEngine(directory, setting);
-    std::vector<std::future<Answer>> answers, disturbing;
+    const auto engine = StartBatchEngine(directory, setting);
+    std::vector<std::future<BatchAnswer>> answers, disturbing;
     for (size_t i = 0; i < work.size(); ++i) {
       answers.push_back(Send(*engine, work[i]));
       if (i % 4 == 0) disturbing.push_back(Send(*engine, work[work.size() - 1 - i], 3));
@@ -158,25 +160,25 @@ TEST_P(BatchInvarianceTest, ResultsAreTheSameAloneInABatchOrPreempted) {
 TEST(KvSettingsTest, ResultsAreTheSameAloneInABatchOrPreempted) {
   const std::string directory = testing::FindTiny("llama");
   if (directory.empty()) GTEST_SKIP() << "no test data for llama";
-  const std::vector<Work> work = RandomWork(16);
-  for (const Setting& setting :
-       {Setting{.kv_format = KvFormat::kInt8}, Setting{.kv_format = KvFormat::kFp8},
-        Setting{.window = 40, .num_sinks = 5},
-        Setting{.kv_format = KvFormat::kInt8, .window = 40, .num_sinks = 20}}) {
-    std::vector<Answer> alone;
+  const std::vector<BatchWork> work = RandomWork(16);
+  for (const BatchSetting& setting :
+       {BatchSetting{.kv_format = KvFormat::kInt8}, BatchSetting{.kv_format = KvFormat::kFp8},
+        BatchSetting{.window = 40, .num_sinks = 5},
+        BatchSetting{.kv_format = KvFormat::kInt8, .window = 40, .num_sinks = 20}}) {
+    std::vector<BatchAnswer> alone;
     {
-      const auto engine = StartEngine(directory, setting);
-      for (const Work& item : work) alone.push_back(Send(*engine, item).get());
+      const auto engine = StartBatchEngine(directory, setting);
+      for (const BatchWork& item : work) alone.push_back(Send(*engine, item).get());
     }
-    Setting tight = setting;
+    BatchSetting tight = setting;
     tight.num_threads = 2;
     tight.max_num_tokens = 23;
     tight.max_cache_tokens = 224;
     tight.policy = llm::CapacityPolicy::kMaxUtilization;
     tight.prefix_cache = true;
-    const auto engine = StartEngine(directory, tight);
-    std::vector<std::future<Answer>> answers;
-    for (const Work& item : work) answers.push_back(Send(*engine, item));
+    const auto engine = StartBatchEngine(directory, tight);
+    std::vector<std::future<BatchAnswer>> answers;
+    for (const BatchWork& item : work) answers.push_back(Send(*engine, item));
     for (size_t i = 0; i < work.size(); ++i) EXPECT_EQ(answers[i].get(), alone[i]) << i;
   }
 }

@@ -97,8 +97,8 @@ TEST(IntegerStrips, ContainTheValuesOfTheRows) {
   for (const Shape& s : kShapes) {
     for (const QuantMethod method :
          {QuantMethod::kAwq, QuantMethod::kGptq, QuantMethod::kPacked, QuantMethod::kTrtAwq}) {
-      SCOPED_TRACE(testing::Message() << static_cast<int>(method) << ": rows from " << s.first
-                                      << " of " << s.stored << ", columns " << s.columns);
+      SCOPED_TRACE(::testing::Message() << static_cast<int>(method) << ": rows from " << s.first
+                                        << " of " << s.stored << ", columns " << s.columns);
       ExpectStrips(Stored(method, 4, s.stored, s.columns, s.first, s.rows, true));
     }
   }
@@ -106,7 +106,7 @@ TEST(IntegerStrips, ContainTheValuesOfTheRows) {
 
 TEST(IntegerStrips, ContainColumnsInTheOrderOfTheirGroups) {
   for (const Shape& s : kShapes) {
-    SCOPED_TRACE(testing::Message() << s.stored << " by " << s.columns);
+    SCOPED_TRACE(::testing::Message() << s.stored << " by " << s.columns);
     ExpectStrips(Stored(QuantMethod::kGptq, 4, s.stored, s.columns, s.first, s.rows, false));
   }
 }
@@ -115,8 +115,8 @@ TEST(IntegerStrips, ContainInt8Values) {
   for (const Shape& s : kShapes) {
     for (const QuantMethod method :
          {QuantMethod::kGptq, QuantMethod::kPacked, QuantMethod::kInt8}) {
-      SCOPED_TRACE(testing::Message() << static_cast<int>(method) << ": rows from " << s.first
-                                      << " of " << s.stored << ", columns " << s.columns);
+      SCOPED_TRACE(::testing::Message() << static_cast<int>(method) << ": rows from " << s.first
+                                        << " of " << s.stored << ", columns " << s.columns);
       ExpectStrips(Stored(method, 8, s.stored, s.columns, s.first, s.rows, true));
     }
   }

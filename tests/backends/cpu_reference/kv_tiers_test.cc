@@ -14,15 +14,15 @@
 namespace nereid::cpu {
 namespace {
 
-struct Answer {
+struct TurnAnswer {
   llm::TokenIds ids;
   std::vector<float> log_probs;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const TurnAnswer&) const = default;
 };
 
-class AnswerSink : public llm::OutputSink {
+class TurnSink : public llm::OutputSink {
  public:
-  AnswerSink(bool is_cancelled, std::promise<Answer> promise)
+  TurnSink(bool is_cancelled, std::promise<TurnAnswer> promise)
       : is_cancelled_(is_cancelled), promise_(std::move(promise)) {}
   bool IsCancelled() const override { return is_cancelled_ && has_output_; }
   void OnOutput(const llm::SequenceOutput& output) override {
@@ -39,10 +39,10 @@ class AnswerSink : public llm::OutputSink {
  private:
   const bool is_cancelled_;
   bool has_output_ = false;
-  std::promise<Answer> promise_;
+  std::promise<TurnAnswer> promise_;
 };
 
-struct Setting {
+struct TierSetting {
   int64_t max_cache_tokens = 0;
   llm::CapacityPolicy policy = llm::CapacityPolicy::kGuaranteedNoEvict;
   bool prefix_cache = true;
@@ -50,7 +50,8 @@ struct Setting {
   llm::KvTierOptions tiers = {};
 };
 
-std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting) {
+std::unique_ptr<llm::Engine> StartTieredEngine(const std::string& directory,
+                                               const TierSetting& setting) {
   Result<llm::Checkpoint> opened = llm::Checkpoint::Open(directory);
   auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
   CpuExecutorOptions options;
@@ -79,7 +80,7 @@ struct Turn {
   std::shared_ptr<const llm::KvRetention> retention;
 };
 
-std::future<Answer> Send(llm::Engine& engine, const Turn& turn, bool is_cancelled = false) {
+std::future<TurnAnswer> Send(llm::Engine& engine, const Turn& turn, bool is_cancelled = false) {
   auto request = std::make_unique<llm::GenerationRequest>();
   request->prompt = turn.prompt;
   request->stop.max_tokens = turn.max_tokens;
@@ -87,9 +88,9 @@ std::future<Answer> Send(llm::Engine& engine, const Turn& turn, bool is_cancelle
   request->sampling.top_k = turn.seed == 0 ? 1 : 20;
   request->sampling.seed = turn.seed;
   request->retention = turn.retention;
-  std::promise<Answer> promise;
-  std::future<Answer> answer = promise.get_future();
-  request->sink = std::make_unique<AnswerSink>(is_cancelled, std::move(promise));
+  std::promise<TurnAnswer> promise;
+  std::future<TurnAnswer> answer = promise.get_future();
+  request->sink = std::make_unique<TurnSink>(is_cancelled, std::move(promise));
   const Status queued = engine.Enqueue(request);
   EXPECT_TRUE(queued.ok()) << queued.message();
   return answer;
@@ -131,20 +132,20 @@ TEST_P(KvTiersTest, RandomConversationsGetTheAnswersThatTheyGetWithout) {
   file.file_bytes = both.file_bytes = int64_t{4} << 20;
   constexpr auto kEvict = llm::CapacityPolicy::kMaxUtilization;
   const std::vector<Turn> turns = DrawTurns(31);
-  for (const Setting& setting :
-       {Setting{.max_cache_tokens = 256, .tiers = host},
-        Setting{.max_cache_tokens = 256, .policy = kEvict, .tiers = both},
-        Setting{.max_cache_tokens = 256, .policy = kEvict, .tiers = both},  // a restart
-        Setting{.max_cache_tokens = 288, .kv_format = KvFormat::kInt8, .tiers = file},
-        Setting{.max_cache_tokens = 288, .kv_format = KvFormat::kInt8, .tiers = file}}) {
-    std::vector<Answer> plain;
+  for (const TierSetting& setting :
+       {TierSetting{.max_cache_tokens = 256, .tiers = host},
+        TierSetting{.max_cache_tokens = 256, .policy = kEvict, .tiers = both},
+        TierSetting{.max_cache_tokens = 256, .policy = kEvict, .tiers = both},  // a restart
+        TierSetting{.max_cache_tokens = 288, .kv_format = KvFormat::kInt8, .tiers = file},
+        TierSetting{.max_cache_tokens = 288, .kv_format = KvFormat::kInt8, .tiers = file}}) {
+    std::vector<TurnAnswer> plain;
     {
-      const auto engine = StartEngine(
+      const auto engine = StartTieredEngine(
           directory, {.prefix_cache = false, .kv_format = setting.kv_format, .tiers = {}});
       for (const Turn& turn : turns) plain.push_back(Send(*engine, turn).get());
     }
-    const auto engine = StartEngine(directory, setting);
-    std::vector<std::future<Answer>> answers, cancelled;
+    const auto engine = StartTieredEngine(directory, setting);
+    std::vector<std::future<TurnAnswer>> answers, cancelled;
     for (size_t i = 0; i < turns.size(); ++i) {
       answers.push_back(Send(*engine, turns[i]));
       if (i % 4 == 1) cancelled.push_back(Send(*engine, turns[turns.size() - 1 - i], true));
@@ -170,12 +171,12 @@ TEST_P(KvTiersTest, ARestartedServerFetchesWhatItHadComputed) {
   tiers.file_bytes = int64_t{8} << 20;
   Turn turn = {{}, 4, 0, nullptr};
   for (int32_t i = 0; i < 81; ++i) turn.prompt.push_back(i % 97);
-  Answer first;
+  TurnAnswer first;
   {
-    const auto engine = StartEngine(directory, {.max_cache_tokens = 256, .tiers = tiers});
+    const auto engine = StartTieredEngine(directory, {.max_cache_tokens = 256, .tiers = tiers});
     first = Send(*engine, turn).get();
   }
-  const auto engine = StartEngine(directory, {.max_cache_tokens = 256, .tiers = tiers});
+  const auto engine = StartTieredEngine(directory, {.max_cache_tokens = 256, .tiers = tiers});
   EXPECT_EQ(Send(*engine, turn).get(), first);
   EXPECT_EQ(engine->stats().counts.num_fetched_blocks, 5);
 }

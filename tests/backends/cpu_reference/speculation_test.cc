@@ -42,15 +42,15 @@ struct SequenceAnswer {
   bool operator==(const SequenceAnswer&) const = default;
 };
 
-struct Answer {
+struct DraftedAnswer {
   std::map<int32_t, SequenceAnswer> sequences;
   std::string error;
-  bool operator==(const Answer&) const = default;
+  bool operator==(const DraftedAnswer&) const = default;
 };
 
-class AnswerSink : public llm::OutputSink {
+class DraftedSink : public llm::OutputSink {
  public:
-  AnswerSink(int32_t num_sequences, int32_t cancel_after, std::promise<Answer> promise)
+  DraftedSink(int32_t num_sequences, int32_t cancel_after, std::promise<DraftedAnswer> promise)
       : num_open_(num_sequences), cancel_after_(cancel_after), promise_(std::move(promise)) {}
 
   bool IsCancelled() const override { return cancel_after_ >= 0 && num_calls_ >= cancel_after_; }
@@ -81,12 +81,12 @@ class AnswerSink : public llm::OutputSink {
   int32_t num_open_;
   const int32_t cancel_after_;
   int32_t num_calls_ = 0;
-  Answer answer_;
-  std::promise<Answer> promise_;
+  DraftedAnswer answer_;
+  std::promise<DraftedAnswer> promise_;
 };
 
 // The fields of a request that are drawn.
-struct Work {
+struct DraftedWork {
   llm::TokenIds prompt;
   llm::SamplingParams sampling;
   llm::StopCriteria stop;
@@ -99,8 +99,8 @@ class WorkSource {
  public:
   explicit WorkSource(uint32_t seed) : random_(seed) {}
 
-  Work Draw() {
-    Work work;
+  DraftedWork Draw() {
+    DraftedWork work;
     const int shared = Pick(0, 1) * Pick(1, 40);
     for (int32_t i = 0; i < shared; ++i) work.prompt.push_back(i);
     for (int own = Pick(1, 40); own > 0; --own) work.prompt.push_back(Pick(0, kVocabSize - 1));
@@ -153,7 +153,8 @@ class WorkSource {
   std::mt19937 random_;
 };
 
-std::future<Answer> Send(llm::Engine& engine, const Work& work, int32_t cancel_after = -1) {
+std::future<DraftedAnswer> Send(llm::Engine& engine, const DraftedWork& work,
+                                int32_t cancel_after = -1) {
   auto request = std::make_unique<llm::GenerationRequest>();
   request->prompt = work.prompt;
   request->sampling = work.sampling;
@@ -162,16 +163,16 @@ std::future<Answer> Send(llm::Engine& engine, const Work& work, int32_t cancel_a
   request->beams.width = work.beam_width;
   request->returns_generation_logits = work.returns_logits;
   request->returns_prompt_log_probs = work.returns_logits;
-  std::promise<Answer> promise;
-  std::future<Answer> answer = promise.get_future();
+  std::promise<DraftedAnswer> promise;
+  std::future<DraftedAnswer> answer = promise.get_future();
   request->sink =
-      std::make_unique<AnswerSink>(work.num_sequences, cancel_after, std::move(promise));
+      std::make_unique<DraftedSink>(work.num_sequences, cancel_after, std::move(promise));
   const Status queued = engine.Enqueue(request);
   EXPECT_TRUE(queued.ok()) << queued.message();
   return answer;
 }
 
-struct Setting {
+struct DraftedSetting {
   int32_t num_threads = 1;
   int32_t max_num_sequences = 16;
   int32_t max_num_tokens = 64;
@@ -184,7 +185,8 @@ struct Setting {
   int32_t max_draft_tokens = 0;  // 0: as the shape needs
 };
 
-std::unique_ptr<llm::Executor> OpenModel(const std::string& directory, const Setting& setting) {
+std::unique_ptr<llm::Executor> OpenModel(const std::string& directory,
+                                         const DraftedSetting& setting) {
   Result<llm::Checkpoint> opened = llm::Checkpoint::Open(directory);
   auto checkpoint = std::make_shared<const llm::Checkpoint>(std::move(*opened));
   CpuExecutorOptions options;
@@ -201,7 +203,7 @@ std::unique_ptr<llm::Executor> OpenModel(const std::string& directory, const Set
 }
 
 std::unique_ptr<llm::Engine> StartEngine(std::unique_ptr<llm::Executor> executor,
-                                         const Setting& setting,
+                                         const DraftedSetting& setting,
                                          std::shared_ptr<llm::Drafter> drafter) {
   llm::EngineOptions engine_options;
   engine_options.scheduler.policy = setting.policy;
@@ -220,7 +222,8 @@ std::unique_ptr<llm::Engine> StartEngine(std::unique_ptr<llm::Executor> executor
   return std::make_unique<llm::Engine>(std::move(engine_options), std::move(executor));
 }
 
-std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Setting& setting,
+std::unique_ptr<llm::Engine> StartEngine(const std::string& directory,
+                                         const DraftedSetting& setting,
                                          std::shared_ptr<llm::Drafter> drafter) {
   return StartEngine(OpenModel(directory, setting), setting, std::move(drafter));
 }
@@ -228,7 +231,7 @@ std::unique_ptr<llm::Engine> StartEngine(const std::string& directory, const Set
 // The tokens of earlier answers, by which a drafter knows what comes next.
 class KnownAnswers {
  public:
-  void Add(const llm::TokenIds& prompt, const Answer& answer) {
+  void Add(const llm::TokenIds& prompt, const DraftedAnswer& answer) {
     for (const auto& [index, sequence] : answer.sequences) {
       llm::TokenIds& tokens = all_.emplace_back(prompt);
       tokens.insert(tokens.end(), sequence.ids.begin(), sequence.ids.end());
@@ -253,32 +256,33 @@ TEST_P(SpeculationTest, RandomRequestsGetTheAnswersThatTheyGetWithoutDrafts) {
   const std::string directory = testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   WorkSource source(23);
-  std::vector<Work> work;
+  std::vector<DraftedWork> work;
   for (int i = 0; i < 60; ++i) work.push_back(source.Draw());
   constexpr auto kEvict = llm::CapacityPolicy::kMaxUtilization;
-  for (const Setting& setting :
-       {Setting{}, Setting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 9},
-        Setting{.num_threads = 2, .adapts_length = true},
-        Setting{.max_cache_tokens = 320, .policy = kEvict, .prefix_cache = true},
-        Setting{.prefix_cache = true, .kv_format = KvFormat::kInt8},
-        Setting{.max_num_tokens = 256, .shape = CarelessShape::kTrees},
-        Setting{.num_threads = 2, .adapts_length = true, .shape = CarelessShape::kTrees},
-        Setting{.num_threads = 2,
+  for (const DraftedSetting& setting :
+       {DraftedSetting{},
+        DraftedSetting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 9},
+        DraftedSetting{.num_threads = 2, .adapts_length = true},
+        DraftedSetting{.max_cache_tokens = 320, .policy = kEvict, .prefix_cache = true},
+        DraftedSetting{.prefix_cache = true, .kv_format = KvFormat::kInt8},
+        DraftedSetting{.max_num_tokens = 256, .shape = CarelessShape::kTrees},
+        DraftedSetting{.num_threads = 2, .adapts_length = true, .shape = CarelessShape::kTrees},
+        DraftedSetting{.num_threads = 2,
         .max_num_tokens = 100,
         .max_cache_tokens = 320,
         .policy = kEvict,
         .prefix_cache = true,
         .shape = CarelessShape::kTreesWithRows},
-        Setting{.max_num_tokens = 100,
+        DraftedSetting{.max_num_tokens = 100,
         .prefix_cache = true,
         .kv_format = KvFormat::kInt8,
         .shape = CarelessShape::kTreesWithRows}}) {
-    std::vector<Answer> plain;
+    std::vector<DraftedAnswer> plain;
     auto known = std::make_shared<KnownAnswers>();
     {
-      Setting alone = {.kv_format = setting.kv_format};
+      DraftedSetting alone = {.kv_format = setting.kv_format};
       const auto engine = StartEngine(directory, alone, nullptr);
-      for (const Work& item : work) {
+      for (const DraftedWork& item : work) {
         plain.push_back(Send(*engine, item).get());
         known->Add(item.prompt, plain.back());
       }
@@ -288,7 +292,7 @@ TEST_P(SpeculationTest, RandomRequestsGetTheAnswersThatTheyGetWithoutDrafts) {
     const auto engine = StartEngine(
         directory, setting,
         std::make_shared<llm::testing::CarelessDrafter>(7, kVocabSize, 6, next, setting.shape));
-    std::vector<std::future<Answer>> answers, disturbing;
+    std::vector<std::future<DraftedAnswer>> answers, disturbing;
     for (size_t i = 0; i < work.size(); ++i) {
       answers.push_back(Send(*engine, work[i]));
       if (i % 4 == 0) disturbing.push_back(Send(*engine, work[work.size() - 1 - i], 3));
@@ -318,16 +322,17 @@ class WeightedDrafterTest : public ::testing::Test {
     WorkSource source(29);
     for (int i = 0; i < 40; ++i) work_.push_back(source.Draw());
     const auto engine = StartEngine(directory_, {}, nullptr);
-    for (const Work& item : work_) plain_.push_back(Send(*engine, item).get());
+    for (const DraftedWork& item : work_) plain_.push_back(Send(*engine, item).get());
   }
-  static std::vector<Setting> Settings() {
-    return {Setting{}, Setting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 9},
-            Setting{.max_cache_tokens = 320,
-                    .policy = llm::CapacityPolicy::kMaxUtilization,
-                    .prefix_cache = true}};
+  static std::vector<DraftedSetting> Settings() {
+    return {DraftedSetting{},
+            DraftedSetting{.num_threads = 2, .max_num_sequences = 5, .max_num_tokens = 9},
+            DraftedSetting{.max_cache_tokens = 320,
+                           .policy = llm::CapacityPolicy::kMaxUtilization,
+                           .prefix_cache = true}};
   }
   void ExpectTheSameAnswers(llm::Engine& engine) {
-    std::vector<std::future<Answer>> answers, disturbing;
+    std::vector<std::future<DraftedAnswer>> answers, disturbing;
     for (size_t i = 0; i < work_.size(); ++i) {
       answers.push_back(Send(engine, work_[i]));
       if (i % 4 == 0) disturbing.push_back(Send(engine, work_[work_.size() - 1 - i], 3));
@@ -342,14 +347,14 @@ class WeightedDrafterTest : public ::testing::Test {
   }
 
   std::string directory_;
-  std::vector<Work> work_;
-  std::vector<Answer> plain_;
+  std::vector<DraftedWork> work_;
+  std::vector<DraftedAnswer> plain_;
 };
 
 // The model itself drafts: its drafts are always right, even where a request samples, because both
 // draw with the same randomness.
 TEST_F(WeightedDrafterTest, AModelDraftsForItself) {
-  for (const Setting& setting : Settings()) {
+  for (const DraftedSetting& setting : Settings()) {
     const auto engine =
         StartEngine(directory_, setting,
                     std::make_shared<llm::ModelDrafter>(OpenModel(directory_, setting), 0.0f));
@@ -362,7 +367,7 @@ TEST_F(WeightedDrafterTest, AModelDraftsForItself) {
 TEST_F(WeightedDrafterTest, AnotherModelWhoseDraftsAreMostlyWrongChangesNoAnswer) {
   const std::string other = testing::FindTiny("mistral-swa");
   if (other.empty()) GTEST_SKIP() << "no test data";
-  for (const Setting& setting : Settings()) {
+  for (const DraftedSetting& setting : Settings()) {
     const auto engine = StartEngine(
         directory_, setting, std::make_shared<llm::ModelDrafter>(OpenModel(other, setting), 0.0f));
     ExpectTheSameAnswers(*engine);
@@ -374,10 +379,10 @@ TEST_F(WeightedDrafterTest, AnEagle3HeadChangesNoAnswer) {
   auto target =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const auto model = llm::ReadDecoder(*target);
-  std::vector<Setting> settings = Settings();
+  std::vector<DraftedSetting> settings = Settings();
   settings.push_back({.shape = CarelessShape::kTrees});
   settings.push_back({.num_threads = 2, .max_num_tokens = 100, .shape = CarelessShape::kTrees});
-  for (const Setting& setting : settings) {
+  for (const DraftedSetting& setting : settings) {
     auto head = llm::ReadEagle3Head(*random_head.checkpoint(), model->spec);
     ASSERT_TRUE(head.ok()) << head.status().message();
     const std::vector<int32_t> layers = head->aux_layers;
@@ -395,12 +400,12 @@ TEST_F(WeightedDrafterTest, AnEagle3HeadChangesNoAnswer) {
 
 // The window's tokens are in every step, and most of them are wrong.
 TEST_F(WeightedDrafterTest, LookaheadDecodingChangesNoAnswer) {
-  std::vector<Setting> settings = Settings();
+  std::vector<DraftedSetting> settings = Settings();
   settings.push_back({.num_threads = 2, .max_num_tokens = 400, .kv_format = KvFormat::kFloat});
   int64_t num_accepted = 0;
   for (const llm::LookaheadSizes& sizes :
        {llm::LookaheadSizes(), llm::LookaheadSizes{1, 2, 1}, llm::LookaheadSizes{15, 5, 15}}) {
-    for (Setting setting : settings) {
+    for (DraftedSetting setting : settings) {
       setting.max_draft_tokens = static_cast<int32_t>(sizes.num_drafts());
       const auto engine =
           StartEngine(directory_, setting, std::make_shared<llm::LookaheadDrafter>(sizes));
@@ -429,7 +434,7 @@ TEST_F(WeightedDrafterTest, MedusaHeadsChangeNoAnswer) {
   const auto model = llm::ReadDecoder(*target);
   const int32_t last = model->spec.num_layers();
   int64_t num_accepted = 0;
-  for (Setting setting : Settings()) {
+  for (DraftedSetting setting : Settings()) {
     setting.shape = CarelessShape::kTrees;  // for the size of the trees
     auto weights = llm::ReadMedusaWeights(*heads, model->spec);
     ASSERT_TRUE(weights.ok()) << weights.status().message();

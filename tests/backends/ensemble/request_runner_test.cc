@@ -114,7 +114,7 @@ class FakeModels : public StepModels {
   ModelsLog& log_;
 };
 
-const Sketch kStream{
+const Sketch kSketchOfStream{
     {"A"},
     {"R"},
     {{"split*", {{"IN", "A"}}, {{"OUT", "P"}}}, {"work", {{"IN", "P"}}, {{"OUT", "R"}}}}};
@@ -167,7 +167,7 @@ TEST_F(RequestRunnerTest, ReleasesTheClientOnlyAfterEveryStepHasReleasedItsInput
 }
 
 TEST_F(RequestRunnerTest, MarksTheLastResponseFinalWhenTheStreamsEndCameWithIt) {
-  Start(kStream);
+  Start(kSketchOfStream);
   models.Respond(0, 0, 10, false);
   models.Respond(0, 0, 11, true);
   models.Respond(1, 0, 20);
@@ -179,7 +179,7 @@ TEST_F(RequestRunnerTest, MarksTheLastResponseFinalWhenTheStreamsEndCameWithIt) 
 }
 
 TEST_F(RequestRunnerTest, SendsAnEmptyFinalWhenTheStreamsEndCameLater) {
-  Start(kStream);
+  Start(kSketchOfStream);
   models.Respond(0, 0, 10, false);
   models.Respond(1, 0, 20);
   EXPECT_EQ(client.num_final, 0);
@@ -247,7 +247,7 @@ TEST_F(RequestRunnerTest, MonitorGoesOnWhereAPollFindsNoMemory) {
 }
 
 TEST_F(RequestRunnerTest, MakesAFastDecoupledStepWaitForTheStepsAfterIt) {
-  Start(kStream, {.max_requests_per_step = 2});
+  Start(kSketchOfStream, {.max_requests_per_step = 2});
   std::atomic<int> num_sent{0};
   std::thread producer([&] {
     for (int i = 0; i < 4; ++i) {
@@ -271,7 +271,7 @@ TEST_F(RequestRunnerTest, MakesAFastDecoupledStepWaitForTheStepsAfterIt) {
 // Steps end on other threads than the stream, in any order; the client sees the stream's order.
 TEST_F(RequestRunnerTest, KeepsTheOrderUnderManyThreads) {
   constexpr int kNumResponses = 400, kNumWorkers = 4;
-  Start(kStream);
+  Start(kSketchOfStream);
   std::atomic<size_t> next{0};
   std::vector<std::thread> workers;
   for (int w = 0; w < kNumWorkers; ++w) {
@@ -294,7 +294,7 @@ TEST_F(RequestRunnerTest, SurvivesCancellationRacingWithTheStream) {
   for (int round = 0; round < 50; ++round) {
     ModelsLog round_models;
     ClientLog round_client;
-    auto plan = std::make_shared<const Plan>(Build(kStream).MakePlanFor());
+    auto plan = std::make_shared<const Plan>(Build(kSketchOfStream).MakePlanFor());
     FakeModels fake_models(round_models);
     FakeClient fake_client(round_client);
     auto runner = std::make_shared<RequestRunner>(

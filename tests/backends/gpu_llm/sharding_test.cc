@@ -92,7 +92,7 @@ TEST(ShardingTest, RowsOfTheLmHeadCoverTheVocabularyInMultiplesOfEight) {
   }
 }
 
-float FromBf16(uint16_t bits) {
+float FloatOfBf16(uint16_t bits) {
   return std::bit_cast<float>(uint32_t{bits} << 16);
 }
 
@@ -120,7 +120,7 @@ class TinyShardingTest : public ::testing::TestWithParam<const char*> {
     Vector y(rows, 0.0);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t c = 0; c < columns; ++c)
-        y[row] += double{FromBf16(values[row * columns + c])} * x[c];
+        y[row] += double{FloatOfBf16(values[row * columns + c])} * x[c];
     }
     return y;
   }

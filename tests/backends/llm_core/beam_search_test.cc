@@ -13,11 +13,11 @@ namespace {
 
 using testing::LogitsAfter;
 
-constexpr int32_t kVocab = 5;
+constexpr int32_t kBeamVocab = 5;
 
-ExecutorLimits Limits() {
+ExecutorLimits BeamLimits() {
   ExecutorLimits limits;
-  limits.vocab_size = kVocab;
+  limits.vocab_size = kBeamVocab;
   return limits;
 }
 
@@ -34,8 +34,8 @@ std::vector<Path> AllPaths(const TokenIds& prompt, int32_t length) {
     for (const Path& path : paths) {
       TokenIds tokens = prompt;
       tokens.insert(tokens.end(), path.ids.begin(), path.ids.end());
-      const std::vector<float> logits = LogitsAfter(tokens, Limits());
-      for (int32_t id = 0; id < kVocab; ++id) {
+      const std::vector<float> logits = LogitsAfter(tokens, BeamLimits());
+      for (int32_t id = 0; id < kBeamVocab; ++id) {
         Path next = path;
         next.ids.push_back(id);
         next.cum_log_prob += LogProb(logits, id);
@@ -64,7 +64,7 @@ std::vector<BeamHypothesis> Search(const TokenIds& prompt, const BeamParams& par
     for (const Beam& beam : beams) {
       TokenIds tokens = prompt;
       tokens.insert(tokens.end(), beam.ids.begin(), beam.ids.end());
-      std::vector<float> logits = LogitsAfter(tokens, Limits());
+      std::vector<float> logits = LogitsAfter(tokens, BeamLimits());
       const SamplingParams sampling;
       candidates.push_back(Sampler().Candidates(logits, {&sampling, tokens, 0, {}},
                                                 BeamSearch::NumCandidates(params, stop)));

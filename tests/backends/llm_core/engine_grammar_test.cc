@@ -24,12 +24,12 @@ using testing::FakeExecutor;
 using ::testing::HasSubstr;
 using testing::LogitsAfter;
 
-constexpr int32_t kVocab = 40;
+constexpr int32_t kGrammarVocab = 40;
 constexpr int32_t kEnd = 39;  // ends a generation
 constexpr int32_t kTokenB = 1, kTokenOne = 3;
 
-ExecutorLimits Limits() {
-  return {.vocab_size = kVocab,
+ExecutorLimits GrammarLimits() {
+  return {.vocab_size = kGrammarVocab,
           .max_positions = 128,
           .max_num_sequences = 8,
           .max_num_tokens = 12,
@@ -41,7 +41,7 @@ std::shared_ptr<const Vocabulary> SmallVocabulary() {
   std::vector<std::string> tokens = {"a", "b",  "ab", "1",  "2",   "12",  "{", "}", "\"", ":", ",",
                                      " ", "ba", "a1", "b2", "\"a", "\":", "c", "-", ".",  "0", "3",
                                      "4", "5",  "6",  "7",  "8",   "9",   "e", "E", "+"};
-  tokens.resize(kVocab);
+  tokens.resize(kGrammarVocab);
   return Vocabulary::Make(tokens, {kEnd}).value();
 }
 
@@ -53,7 +53,7 @@ std::shared_ptr<const Grammar> Schema(std::string_view schema) {
   return Grammar::FromJsonSchema(schema, SmallVocabulary()).value();
 }
 
-struct Answer {
+struct GuidedAnswer {
   std::map<int32_t, TokenIds> ids;  // by sequence
   std::map<int32_t, FinishReason> finish;
   std::map<int32_t, std::vector<float>> log_probs;
@@ -61,9 +61,9 @@ struct Answer {
   Status error;
 };
 
-class CollectingSink : public OutputSink {
+class GuidedSink : public OutputSink {
  public:
-  CollectingSink(int32_t num_sequences, std::promise<Answer> promise)
+  GuidedSink(int32_t num_sequences, std::promise<GuidedAnswer> promise)
       : num_open_(num_sequences), promise_(std::move(promise)) {}
 
   bool IsCancelled() const override { return false; }
@@ -83,8 +83,8 @@ class CollectingSink : public OutputSink {
 
  private:
   int32_t num_open_;
-  std::promise<Answer> promise_;
-  Answer answer_;
+  std::promise<GuidedAnswer> promise_;
+  GuidedAnswer answer_;
 };
 
 std::unique_ptr<GenerationRequest> MakeRequest(std::shared_ptr<const Grammar> grammar,
@@ -98,14 +98,14 @@ std::unique_ptr<GenerationRequest> MakeRequest(std::shared_ptr<const Grammar> gr
 }
 
 // The outputs and finish reasons of a request, computed without an engine.
-Answer Alone(const GenerationRequest& request) {
-  Answer answer;
+GuidedAnswer Alone(const GenerationRequest& request) {
+  GuidedAnswer answer;
   for (int32_t index = 0; index < request.num_sequences; ++index) {
     SamplingParams params = request.sampling;
     if (index > 0) params.seed = SequenceSeed(params.seed, static_cast<uint32_t>(index));
     Matcher matcher(request.grammar);
     TokenIds tokens = request.prompt;
-    std::vector<uint32_t> mask(TokenMaskWords(kVocab));
+    std::vector<uint32_t> mask(TokenMaskWords(kGrammarVocab));
     FinishReason finish = FinishReason::kNone;
     const auto num_prompt = static_cast<int32_t>(tokens.size());
     while (finish == FinishReason::kNone) {
@@ -115,7 +115,7 @@ Answer Alone(const GenerationRequest& request) {
       if (matcher.CanEnd() && num_output >= request.stop.min_tokens) {
         for (const int32_t id : request.stop.end_ids) mask[id / 32] |= 1u << (id % 32);
       }
-      std::vector<float> logits = LogitsAfter(tokens, Limits());
+      std::vector<float> logits = LogitsAfter(tokens, GrammarLimits());
       const SampledToken token = Sampler().Sample(logits, {&params, tokens, num_prompt, {}, mask});
       if (token.id == kNoToken || token.id == kEnd) {
         finish = FinishReason::kStop;
@@ -136,7 +136,7 @@ Answer Alone(const GenerationRequest& request) {
   return answer;
 }
 
-struct Mode {
+struct GrammarMode {
   const char* name;
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   bool prefix_cache = false;
@@ -145,17 +145,19 @@ struct Mode {
   testing::CarelessShape shape = testing::CarelessShape::kChains;
 };
 
-class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
+class EngineGrammarTest : public ::testing::TestWithParam<GrammarMode> {
  protected:
-  void Start(ExecutorFeatures features, const ExecutorLimits& limits = Limits()) {
+  void Start(ExecutorFeatures features, const ExecutorLimits& limits = GrammarLimits()) {
     EngineOptions options;
     options.scheduler.policy = GetParam().policy;
     options.scheduler.prefix_cache = GetParam().prefix_cache;
     options.on_check = [](const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); };
     if (GetParam().has_drafter) {
       options.speculation.drafter = std::make_shared<testing::CarelessDrafter>(
-          5, kVocab, 3,
-          [](std::span<const int32_t> tokens) { return testing::NextToken(tokens, Limits(), 0); },
+          5, kGrammarVocab, 3,
+          [](std::span<const int32_t> tokens) {
+            return testing::NextToken(tokens, GrammarLimits(), 0);
+          },
           GetParam().shape);
       if (GetParam().shape != testing::CarelessShape::kChains) {
         options.speculation.max_draft_tokens = 20;
@@ -175,15 +177,15 @@ class EngineGrammarTest : public ::testing::TestWithParam<Mode> {
            .overlap = GetParam().overlap});
   }
 
-  std::future<Answer> Send(std::unique_ptr<GenerationRequest> request) {
-    std::promise<Answer> promise;
-    std::future<Answer> answer = promise.get_future();
-    request->sink = std::make_unique<CollectingSink>(request->num_sequences, std::move(promise));
+  std::future<GuidedAnswer> Send(std::unique_ptr<GenerationRequest> request) {
+    std::promise<GuidedAnswer> promise;
+    std::future<GuidedAnswer> answer = promise.get_future();
+    request->sink = std::make_unique<GuidedSink>(request->num_sequences, std::move(promise));
     const Status queued = engine_->Enqueue(request);
     EXPECT_TRUE(queued.ok()) << queued.message();
     return answer;
   }
-  Answer Complete(std::unique_ptr<GenerationRequest> request) {
+  GuidedAnswer Complete(std::unique_ptr<GenerationRequest> request) {
     return Send(std::move(request)).get();
   }
 
@@ -199,13 +201,13 @@ TEST_P(EngineGrammarTest, EveryOutputFollowsItsGrammar) {
       Schema(R"({"enum": ["a", "ab", 12, -1.2, {}]})"),
   };
   std::mt19937 random(3);
-  std::vector<Answer> expected;
-  std::vector<std::future<Answer>> answers;
+  std::vector<GuidedAnswer> expected;
+  std::vector<std::future<GuidedAnswer>> answers;
   const TokenIds shared = {1, 2, 3, 4, 5, 6, 7, 8, 9};
   for (int i = 0; i < 60; ++i) {
     TokenIds prompt = shared;
     prompt.resize(1 + random() % 9);
-    while (random() % 8 > 0) prompt.push_back(static_cast<int32_t>(random() % kVocab));
+    while (random() % 8 > 0) prompt.push_back(static_cast<int32_t>(random() % kGrammarVocab));
     auto request = MakeRequest(grammars[random() % grammars.size()],
                                static_cast<int32_t>(1 + random() % 20), prompt);
     request->num_sequences = static_cast<int32_t>(1 + random() % 3);
@@ -226,7 +228,7 @@ TEST_P(EngineGrammarTest, EveryOutputFollowsItsGrammar) {
     }
   }
   for (size_t i = 0; i < answers.size(); ++i) {
-    const Answer answer = answers[i].get();
+    const GuidedAnswer answer = answers[i].get();
     ASSERT_TRUE(answer.error.ok()) << answer.error.message();
     EXPECT_EQ(answer.ids, expected[i].ids) << i;
     EXPECT_EQ(answer.finish, expected[i].finish) << i;
@@ -240,7 +242,7 @@ TEST_P(EngineGrammarTest, EveryOutputFollowsItsGrammar) {
 TEST_P(EngineGrammarTest, ForcedTextIsProposedInSmallStepsOnly) {
   if (!GetParam().speculates || GetParam().has_drafter) GTEST_SKIP();
   for (const int32_t num_sequences : {1, 32}) {
-    ExecutorLimits limits = Limits();
+    ExecutorLimits limits = GrammarLimits();
     limits.max_num_sequences = 32;
     limits.max_num_tokens = 128;
     limits.num_blocks = 400;
@@ -248,7 +250,7 @@ TEST_P(EngineGrammarTest, ForcedTextIsProposedInSmallStepsOnly) {
           limits);
     auto request = MakeRequest(Regex("b{20}"), 30);
     request->num_sequences = num_sequences;
-    const Answer answer = Complete(std::move(request));
+    const GuidedAnswer answer = Complete(std::move(request));
     ASSERT_TRUE(answer.error.ok()) << answer.error.message();
     EXPECT_EQ(answer.ids.size(), static_cast<size_t>(num_sequences));
     EXPECT_EQ(engine_->stats().speculation.num_accepted > 0, num_sequences == 1);
@@ -256,7 +258,7 @@ TEST_P(EngineGrammarTest, ForcedTextIsProposedInSmallStepsOnly) {
 }
 
 TEST_P(EngineGrammarTest, ACompleteTextEndsWithTheStopReason) {
-  const Answer answer = Complete(MakeRequest(Regex("bb1"), 3));
+  const GuidedAnswer answer = Complete(MakeRequest(Regex("bb1"), 3));
   EXPECT_EQ(answer.ids.at(0), (TokenIds{kTokenB, kTokenB, kTokenOne}));
   EXPECT_EQ(answer.finish.at(0), FinishReason::kStop);
   EXPECT_EQ(answer.end_id, -1);
@@ -270,7 +272,7 @@ TEST_P(EngineGrammarTest, ACompleteTextEndsBeforeMinTokensAndWithoutEndIds) {
   // The text may end, and no token has the bytes with which it could go on.
   auto endless = MakeRequest(Regex("b(é1)?"), 10);
   endless->stop.end_ids.clear();
-  const Answer answer = Complete(std::move(endless));
+  const GuidedAnswer answer = Complete(std::move(endless));
   ASSERT_TRUE(answer.error.ok()) << answer.error.message();
   EXPECT_EQ(answer.ids.at(0), TokenIds{kTokenB});
   EXPECT_EQ(answer.finish.at(0), FinishReason::kStop);
@@ -280,7 +282,7 @@ TEST_P(EngineGrammarTest, TheEndIdsOfTheRequestEndWhereTheTextMayEnd) {
   auto request = MakeRequest(Regex("b{2,9}"), 20);
   request->stop.end_ids = {35};  // not the vocabulary's
   request->sampling.logit_bias = {{35, 100.0f}, {kEnd, 200.0f}};
-  const Answer answer = Complete(std::move(request));
+  const GuidedAnswer answer = Complete(std::move(request));
   EXPECT_EQ(answer.ids.at(0), (TokenIds{kTokenB, kTokenB}));
   EXPECT_EQ(answer.finish.at(0), FinishReason::kStop);
   EXPECT_EQ(answer.end_id, 35);
@@ -289,7 +291,7 @@ TEST_P(EngineGrammarTest, TheEndIdsOfTheRequestEndWhereTheTextMayEnd) {
 TEST_P(EngineGrammarTest, StopWordsEndATextThatIsNotComplete) {
   auto request = MakeRequest(Regex("bb1b"), 20);
   request->stop.stop_words = {{kTokenOne}};
-  const Answer answer = Complete(std::move(request));
+  const GuidedAnswer answer = Complete(std::move(request));
   EXPECT_EQ(answer.ids.at(0), (TokenIds{kTokenB, kTokenB}));
   EXPECT_EQ(answer.finish.at(0), FinishReason::kStop);
 }
@@ -297,7 +299,7 @@ TEST_P(EngineGrammarTest, StopWordsEndATextThatIsNotComplete) {
 TEST_P(EngineGrammarTest, RulesThatBanWhatTheGrammarNeedsAreAnError) {
   auto request = MakeRequest(Regex("bb1"), 20);
   request->sampling.bad_words = {{kTokenOne}};
-  const Answer answer = Complete(std::move(request));
+  const GuidedAnswer answer = Complete(std::move(request));
   EXPECT_EQ(answer.error.code(), StatusCode::kInvalidArg);
   EXPECT_THAT(std::string(answer.error.message()),
               HasSubstr("output token 3: the request's rules ban"));
@@ -309,7 +311,7 @@ TEST_P(EngineGrammarTest, AGrammarThatNoTokenFitsIsAnErrorOfItsRequestAlone) {
   // No token has the first byte of é, at once or after some text.
   for (const auto& [regex, message] :
        {std::pair("\xc3\xa9", "output token 1: "), std::pair("b1\xc3\xa9", "output token 3: ")}) {
-    const Answer answer = Complete(MakeRequest(Regex(regex), 9));
+    const GuidedAnswer answer = Complete(MakeRequest(Regex(regex), 9));
     EXPECT_EQ(answer.error.code(), StatusCode::kInvalidArg);
     EXPECT_THAT(std::string(answer.error.message()), HasSubstr(message));
     EXPECT_THAT(std::string(answer.error.message()), HasSubstr("guided_decoding_guide"));
@@ -330,31 +332,32 @@ TEST_P(EngineGrammarTest, BeamsAndExecutorsWithoutMasksAreRefusedByName) {
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, EngineGrammarTest,
-    ::testing::Values(
-        Mode{.name = "Plain"},
-        Mode{.name = "Preempting", .policy = CapacityPolicy::kMaxUtilization, .prefix_cache = true},
-        Mode{.name = "Overlap", .prefix_cache = true, .overlap = true},
-        Mode{.name = "OverlapPreempting",
-             .policy = CapacityPolicy::kMaxUtilization,
-             .overlap = true},
-        Mode{.name = "ForcedText", .speculates = true},
-        Mode{.name = "Drafts",
-             .policy = CapacityPolicy::kMaxUtilization,
-             .prefix_cache = true,
-             .overlap = true,
-             .speculates = true,
-             .has_drafter = true},
-        Mode{.name = "Trees",
-             .policy = CapacityPolicy::kMaxUtilization,
-             .prefix_cache = true,
-             .overlap = true,
-             .speculates = true,
-             .has_drafter = true,
-             .shape = testing::CarelessShape::kTrees},
-        Mode{.name = "TreesWithRows",
-             .speculates = true,
-             .has_drafter = true,
-             .shape = testing::CarelessShape::kTreesWithRows}),
+    ::testing::Values(GrammarMode{.name = "Plain"},
+                      GrammarMode{.name = "Preempting",
+                                  .policy = CapacityPolicy::kMaxUtilization,
+                                  .prefix_cache = true},
+                      GrammarMode{.name = "Overlap", .prefix_cache = true, .overlap = true},
+                      GrammarMode{.name = "OverlapPreempting",
+                                  .policy = CapacityPolicy::kMaxUtilization,
+                                  .overlap = true},
+                      GrammarMode{.name = "ForcedText", .speculates = true},
+                      GrammarMode{.name = "Drafts",
+                                  .policy = CapacityPolicy::kMaxUtilization,
+                                  .prefix_cache = true,
+                                  .overlap = true,
+                                  .speculates = true,
+                                  .has_drafter = true},
+                      GrammarMode{.name = "Trees",
+                                  .policy = CapacityPolicy::kMaxUtilization,
+                                  .prefix_cache = true,
+                                  .overlap = true,
+                                  .speculates = true,
+                                  .has_drafter = true,
+                                  .shape = testing::CarelessShape::kTrees},
+                      GrammarMode{.name = "TreesWithRows",
+                                  .speculates = true,
+                                  .has_drafter = true,
+                                  .shape = testing::CarelessShape::kTreesWithRows}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

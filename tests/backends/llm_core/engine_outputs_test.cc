@@ -21,7 +21,7 @@ using testing::LogitsAfter;
 using testing::SearchAlone;
 using testing::SeedAlone;
 
-ExecutorLimits Limits() {
+ExecutorLimits OutputsLimits() {
   return {.vocab_size = 40,
           .max_positions = 128,
           .max_num_sequences = 8,
@@ -30,7 +30,7 @@ ExecutorLimits Limits() {
           .num_blocks = 48};
 }
 
-struct Answer {
+struct OutputsAnswer {
   std::map<int32_t, TokenIds> ids;  // by sequence
   std::map<int32_t, FinishReason> finish;
   std::map<int32_t, std::vector<float>> generation_logits;
@@ -43,9 +43,9 @@ struct Answer {
   Status error;
 };
 
-class CollectingSink : public OutputSink {
+class OutputsSink : public OutputSink {
  public:
-  CollectingSink(int32_t num_sequences, int patience, std::promise<Answer> promise)
+  OutputsSink(int32_t num_sequences, int patience, std::promise<OutputsAnswer> promise)
       : num_open_(num_sequences), patience_(patience), promise_(std::move(promise)) {}
 
   bool IsCancelled() const override { return patience_ > 0 && ++num_asked_ >= patience_; }
@@ -82,8 +82,8 @@ class CollectingSink : public OutputSink {
   int32_t num_open_;
   const int patience_;
   mutable int num_asked_ = 0;
-  std::promise<Answer> promise_;
-  Answer answer_;
+  std::promise<OutputsAnswer> promise_;
+  OutputsAnswer answer_;
 };
 
 std::unique_ptr<GenerationRequest> MakeRequest(const TokenIds& prompt, int32_t max_tokens) {
@@ -94,18 +94,18 @@ std::unique_ptr<GenerationRequest> MakeRequest(const TokenIds& prompt, int32_t m
 }
 
 // `patience`: the request is cancelled when the engine polls it for this many times; 0: never.
-std::future<Answer> Send(Engine& engine, std::unique_ptr<GenerationRequest> request,
-                         int patience = 0) {
-  std::promise<Answer> promise;
-  std::future<Answer> answer = promise.get_future();
+std::future<OutputsAnswer> Send(Engine& engine, std::unique_ptr<GenerationRequest> request,
+                                int patience = 0) {
+  std::promise<OutputsAnswer> promise;
+  std::future<OutputsAnswer> answer = promise.get_future();
   request->sink =
-      std::make_unique<CollectingSink>(request->num_sequences, patience, std::move(promise));
+      std::make_unique<OutputsSink>(request->num_sequences, patience, std::move(promise));
   const Status queued = engine.Enqueue(request);
   EXPECT_TRUE(queued.ok()) << queued.message();
   return answer;
 }
 
-struct Mode {
+struct OutputsMode {
   const char* name;
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   bool prefix_cache = false;
@@ -114,7 +114,7 @@ struct Mode {
   bool overlap = false;
 };
 
-class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
+class EngineOutputsTest : public ::testing::TestWithParam<OutputsMode> {
  protected:
   EngineOutputsTest() {
     limits_.attention_window = GetParam().window;
@@ -150,7 +150,7 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
     return prompt;
   }
 
-  ExecutorLimits limits_ = Limits();
+  ExecutorLimits limits_ = OutputsLimits();
   std::mt19937 random_{11};
   std::atomic<int> num_checks_{0};
   std::unique_ptr<Engine> engine_;
@@ -160,7 +160,7 @@ class EngineOutputsTest : public ::testing::TestWithParam<Mode> {
 TEST_P(EngineOutputsTest, AnyMixOfRequestsGivesTheResultsOfEachAlone) {
   struct Sent {
     std::unique_ptr<GenerationRequest> copy;
-    std::future<Answer> answer;
+    std::future<OutputsAnswer> answer;
   };
   std::vector<Sent> all;
   for (int i = 0; i < 90; ++i) {
@@ -188,7 +188,7 @@ TEST_P(EngineOutputsTest, AnyMixOfRequestsGivesTheResultsOfEachAlone) {
   for (size_t i = 0; i < all.size(); ++i) {
     SCOPED_TRACE(i);
     const GenerationRequest& request = *all[i].copy;
-    Answer answer = all[i].answer.get();
+    OutputsAnswer answer = all[i].answer.get();
     const auto is_cancelled = [&](int32_t index) {
       return answer.finish.at(index) == FinishReason::kCancelled;
     };
@@ -213,10 +213,10 @@ TEST_P(EngineOutputsTest, AnyMixOfRequestsGivesTheResultsOfEachAlone) {
 }
 
 TEST_P(EngineOutputsTest, ReturnsLogitsAndLogProbsOfEachPosition) {
-  std::vector<std::future<Answer>> others;
+  std::vector<std::future<OutputsAnswer>> others;
   for (int i = 0; i < 10; ++i) others.push_back(Send(*engine_, MakeRequest(RandomPrompt(), 12)));
   const TokenIds prompt = {1, 2, 0, 1, 2, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 1, 0, 2};
-  std::vector<std::future<Answer>> answers;
+  std::vector<std::future<OutputsAnswer>> answers;
   for (int i = 0; i < 3; ++i) {
     auto request = MakeRequest(prompt, 5);
     request->returns_context_logits = true;
@@ -225,7 +225,7 @@ TEST_P(EngineOutputsTest, ReturnsLogitsAndLogProbsOfEachPosition) {
     answers.push_back(Send(*engine_, std::move(request)));
   }
   for (auto& future : answers) {
-    const Answer answer = future.get();
+    const OutputsAnswer answer = future.get();
     TokenIds tokens = prompt;
     const TokenIds output = ContinueAlone(prompt, 5, limits_, 0);
     tokens.insert(tokens.end(), output.begin(), output.end());
@@ -253,7 +253,7 @@ TEST_P(EngineOutputsTest, ReturnsLogitsAndLogProbsOfEachPosition) {
 
 TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPosition) {
   const TokenIds prompt = {1, 2, 0, 1, 1};
-  std::vector<std::future<Answer>> answers;
+  std::vector<std::future<OutputsAnswer>> answers;
   for (int32_t num_sequences : {1, 3}) {
     auto request = MakeRequest(prompt, 6);
     request->num_sequences = num_sequences;
@@ -263,7 +263,7 @@ TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPosition) {
     answers.push_back(Send(*engine_, MakeRequest(RandomPrompt(), 12)));
   }
   for (const size_t i : {0, 2}) {
-    const Answer answer = answers[i].get();
+    const OutputsAnswer answer = answers[i].get();
     ASSERT_EQ(answer.ids.size(), i == 0 ? 1u : 3u);
     for (const auto& [index, ids] : answer.ids) {
       ASSERT_EQ(answer.top_tokens.at(index).size(), ids.size() * 4);
@@ -284,7 +284,7 @@ TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPosition) {
 
 TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPositionOfThePrompt) {
   const TokenIds prompt = {1, 2, 0, 1, 2, 0, 1, 1, 1, 2, 0, 0, 1, 2, 2, 1, 0, 2};
-  std::vector<std::future<Answer>> answers;
+  std::vector<std::future<OutputsAnswer>> answers;
   for (const int32_t num_sequences : {1, 2}) {
     auto request = MakeRequest(prompt, 4);
     request->num_sequences = num_sequences;
@@ -294,7 +294,7 @@ TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPositionOfThePrompt) {
     answers.push_back(Send(*engine_, MakeRequest(RandomPrompt(), 12)));
   }
   for (const size_t i : {0, 2}) {
-    const Answer answer = answers[i].get();
+    const OutputsAnswer answer = answers[i].get();
     ASSERT_EQ(answer.prompt_top_tokens.size(), (prompt.size() - 1) * 3);
     EXPECT_EQ(answer.prompt_log_probs.size(), prompt.size() - 1);
     EXPECT_TRUE(answer.context_logits.empty());
@@ -312,7 +312,7 @@ TEST_P(EngineOutputsTest, ReturnsTheLikeliestTokensOfEachPositionOfThePrompt) {
 
 TEST_P(EngineOutputsTest, AReasoningBudgetIsHeldWhateverElseRuns) {
   const ReasoningLimit limits[] = {{0, {}, {7}}, {1, {}, {7, 8, 9}}, {6, {}, {7}}, {30, {}, {7}}};
-  std::vector<std::future<Answer>> answers, others;
+  std::vector<std::future<OutputsAnswer>> answers, others;
   std::vector<TokenIds> prompts;
   for (int i = 0; i < 16; ++i) {
     prompts.push_back(RandomPrompt());
@@ -349,13 +349,13 @@ TEST_P(EngineOutputsTest, NamesTheEndId) {
   request->stop.end_ids = {end_id};
   request->stop.min_tokens = 1;
   request->stop.includes_stop = true;
-  const Answer answer = Send(*engine_, std::move(request)).get();
+  const OutputsAnswer answer = Send(*engine_, std::move(request)).get();
   EXPECT_EQ(answer.end_id, end_id);
   EXPECT_EQ(answer.ids.at(0).back(), end_id);
 }
 
 TEST_P(EngineOutputsTest, EveryBeamHasTheLogitsOfItsOwnTokens) {
-  std::vector<std::future<Answer>> answers;
+  std::vector<std::future<OutputsAnswer>> answers;
   std::vector<TokenIds> prompts;
   for (int i = 0; i < 12; ++i) {
     prompts.push_back(RandomPrompt());
@@ -370,7 +370,7 @@ TEST_P(EngineOutputsTest, EveryBeamHasTheLogitsOfItsOwnTokens) {
     answers.push_back(Send(*engine_, std::move(request)));
   }
   for (size_t i = 0; i < answers.size(); ++i) {
-    const Answer answer = answers[i].get();
+    const OutputsAnswer answer = answers[i].get();
     ASSERT_EQ(answer.ids.size(), 3u);
     EXPECT_EQ(answer.context_logits.size(), i % 2 == 0 ? prompts[i].size() * 40 : 0);
     for (const auto& [index, ids] : answer.ids) {
@@ -392,24 +392,26 @@ constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
 INSTANTIATE_TEST_SUITE_P(
     Modes, EngineOutputsTest,
     ::testing::Values(
-        Mode{.name = "NoEvict"}, Mode{.name = "Prefix", .prefix_cache = true},
-        Mode{.name = "NoCopies", .copies = false}, Mode{.name = "Window", .window = 9},
-        Mode{.name = "WindowNoCopies", .copies = false, .window = 9},
-        Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
-        Mode{.name = "Overlap", .overlap = true},
-        Mode{.name = "OverlapPrefix", .prefix_cache = true, .overlap = true},
-        Mode{.name = "OverlapWindowNoCopies", .copies = false, .window = 9, .overlap = true},
-        Mode{.name = "OverlapNarrowWindowPrefix",
-             .prefix_cache = true,
-             .window = 1,
-             .overlap = true},
-        Mode{.name = "OverlapEvict", .policy = kEvict, .overlap = true},
-        Mode{.name = "OverlapEvictPrefix", .policy = kEvict, .prefix_cache = true, .overlap = true},
-        Mode{.name = "OverlapEvictWindow", .policy = kEvict, .window = 9, .overlap = true}),
+        OutputsMode{.name = "NoEvict"}, OutputsMode{.name = "Prefix", .prefix_cache = true},
+        OutputsMode{.name = "NoCopies", .copies = false},
+        OutputsMode{.name = "Window", .window = 9},
+        OutputsMode{.name = "WindowNoCopies", .copies = false, .window = 9},
+        OutputsMode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
+        OutputsMode{.name = "Overlap", .overlap = true},
+        OutputsMode{.name = "OverlapPrefix", .prefix_cache = true, .overlap = true},
+        OutputsMode{.name = "OverlapWindowNoCopies", .copies = false, .window = 9, .overlap = true},
+        OutputsMode{.name = "OverlapNarrowWindowPrefix",
+                    .prefix_cache = true,
+                    .window = 1,
+                    .overlap = true},
+        OutputsMode{.name = "OverlapEvict", .policy = kEvict, .overlap = true},
+        OutputsMode{
+            .name = "OverlapEvictPrefix", .policy = kEvict, .prefix_cache = true, .overlap = true},
+        OutputsMode{.name = "OverlapEvictWindow", .policy = kEvict, .window = 9, .overlap = true}),
     [](const auto& info) { return info.param.name; });
 
 TEST(EngineFeaturesTest, RejectsRequestsThatNeedAMissingFeature) {
-  Engine engine({}, std::make_unique<FakeExecutor>(Limits()));
+  Engine engine({}, std::make_unique<FakeExecutor>(OutputsLimits()));
   const auto refusal = [&](auto change) {
     auto request = MakeRequest({1}, 2);
     change(*request);
@@ -429,7 +431,8 @@ TEST(EngineFeaturesTest, RejectsRequestsThatNeedAMissingFeature) {
 }
 
 TEST(EngineFeaturesTest, NamesTheFieldAndItsRange) {
-  Engine engine({}, std::make_unique<FakeExecutor>(Limits(), ExecutorFeatures{.candidates = true}));
+  Engine engine(
+      {}, std::make_unique<FakeExecutor>(OutputsLimits(), ExecutorFeatures{.candidates = true}));
   const auto refusal = [&](auto change) {
     auto request = MakeRequest({1}, 2);
     change(*request);

@@ -13,7 +13,7 @@ namespace nereid::llm {
 namespace {
 
 // Samples the token behind `tokens`.
-using Target = std::function<int32_t(std::span<const int32_t> tokens)>;
+using SimulatedTarget = std::function<int32_t(std::span<const int32_t> tokens)>;
 // The seconds of a step of so many tokens.
 using CostFunction = double (*)(int32_t num_tokens);
 
@@ -37,7 +37,7 @@ int32_t Hash(std::span<const int32_t> tokens) {
 int32_t NextAtRandom(std::span<const int32_t> tokens) {
   return Hash(tokens.last(std::min<size_t>(5, tokens.size()))) % 4000;
 }
-int32_t NextOfCycle(std::span<const int32_t> tokens) {
+int32_t NextInCycle(std::span<const int32_t> tokens) {
   return (tokens.back() + 1) % 50;
 }
 // Phrases of four tokens. Which one comes next is not predictable, but all can be learned, by a
@@ -49,7 +49,7 @@ int32_t NextOfPhrase(std::span<const int32_t> tokens) {
 
 class LookaheadSimulation {
  public:
-  LookaheadSimulation(const LookaheadSizes& sizes, CostFunction cost, Target target,
+  LookaheadSimulation(const LookaheadSizes& sizes, CostFunction cost, SimulatedTarget target,
                       int32_t num_sequences)
       : cost_(cost), target_(std::move(target)) {
     SpeculationOptions options;
@@ -133,7 +133,7 @@ class LookaheadSimulation {
   }
 
   const CostFunction cost_;
-  const Target target_;
+  const SimulatedTarget target_;
   double now_ = 1.0;
   int64_t num_whole_ = 0;
   std::unique_ptr<DraftPlanner> planner_;
@@ -146,8 +146,9 @@ constexpr LookaheadSizes kLarge = {15, 5, 15};
 TEST(LookaheadPlanningTest, IsNotSlowerThanWithoutDrafts) {
   for (const LookaheadSizes& sizes : {kSmall, kLarge}) {
     for (const CostFunction cost : {OfOneProcessor, OfOneGpu}) {
-      for (const Target& target :
-           {Target(NextAtRandom), Target(NextOfPhrase), Target(NextOfCycle)}) {
+      for (const SimulatedTarget& target :
+           {SimulatedTarget(NextAtRandom), SimulatedTarget(NextOfPhrase),
+            SimulatedTarget(NextInCycle)}) {
         for (const int32_t num_sequences : {1, 8, 32}) {
           LookaheadSimulation simulation(sizes, cost, target, num_sequences);
           EXPECT_GE(simulation.Run(1500), 0.985) << num_sequences;
@@ -158,13 +159,13 @@ TEST(LookaheadPlanningTest, IsNotSlowerThanWithoutDrafts) {
 }
 
 TEST(LookaheadPlanningTest, VerifiesNgramsWithoutAWindowThatWouldNotPay) {
-  LookaheadSimulation simulation(kSmall, OfOneProcessor, NextOfCycle, 1);
+  LookaheadSimulation simulation(kSmall, OfOneProcessor, NextInCycle, 1);
   simulation.Run(300);
   EXPECT_GT(simulation.Run(300), 1.03);
 }
 
 TEST(LookaheadPlanningTest, RunsTheWindowWhereItsDraftsCostLittle) {
-  LookaheadSimulation cycle(kSmall, OfOneGpu, NextOfCycle, 1);
+  LookaheadSimulation cycle(kSmall, OfOneGpu, NextInCycle, 1);
   cycle.Run(200);
   EXPECT_GT(cycle.Run(300), 2.5);
   LookaheadSimulation phrases(kLarge, OfAWideGpu, NextOfPhrase, 1);

@@ -12,11 +12,11 @@
 namespace nereid::llm {
 namespace {
 
-class MappedFileTest : public testing::Test {
+class MappedFileTest : public ::testing::Test {
  protected:
   MappedFileTest()
       : page_bytes_(static_cast<size_t>(sysconf(_SC_PAGESIZE))),
-        path_(testing::TempDir() + "mapped_file_test." + std::to_string(getpid())) {}
+        path_(::testing::TempDir() + "mapped_file_test." + std::to_string(getpid())) {}
   ~MappedFileTest() override { std::filesystem::remove(path_); }
 
   MappedFile OpenPages(size_t count) const {

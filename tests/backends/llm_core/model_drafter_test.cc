@@ -9,7 +9,7 @@
 namespace nereid::llm {
 namespace {
 
-ExecutorLimits Limits() {
+ExecutorLimits DraftModelLimits() {
   ExecutorLimits limits;
   limits.vocab_size = 100;
   limits.max_positions = 64;
@@ -22,7 +22,7 @@ ExecutorLimits Limits() {
 
 class ModelDrafterTest : public ::testing::Test {
  protected:
-  explicit ModelDrafterTest(const ExecutorLimits& limits = Limits()) : limits_(limits) {
+  explicit ModelDrafterTest(const ExecutorLimits& limits = DraftModelLimits()) : limits_(limits) {
     auto executor = std::make_unique<testing::FakeExecutor>(limits);
     executor_ = executor.get();
     drafter_ = std::make_unique<ModelDrafter>(std::move(executor));

@@ -25,7 +25,7 @@ using testing::SmallLimits;
 using testing::Step;
 using testing::Work;
 
-struct Mode {
+struct SchedulerMode {
   const char* name;
   CapacityPolicy policy = CapacityPolicy::kGuaranteedNoEvict;
   bool chunked = true;
@@ -38,7 +38,7 @@ struct Mode {
   int32_t dynamic_rope_positions = 0;
 };
 
-class SchedulerPropertyTest : public ::testing::TestWithParam<Mode> {
+class SchedulerPropertyTest : public ::testing::TestWithParam<SchedulerMode> {
  protected:
   int Pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
 
@@ -134,37 +134,39 @@ constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
 INSTANTIATE_TEST_SUITE_P(
     Modes, SchedulerPropertyTest,
     ::testing::Values(
-        Mode{.name = "NoEvict"}, Mode{.name = "NoEvictWhole", .chunked = false},
-        Mode{.name = "NoEvictPrefix", .prefix_cache = true},
-        Mode{.name = "NoEvictMixed", .mixed = 3},
-        Mode{.name = "EvictPrefixMixed", .policy = kEvict, .prefix_cache = true, .mixed = 3},
-        Mode{.name = "NoEvictPrefixNoCopies", .prefix_cache = true, .copies = false},
-        Mode{.name = "NoEvictWindow", .window = 10},
-        Mode{.name = "NoEvictWindowSinks", .window = 13, .sinks = 5},
-        Mode{.name = "NoEvictWindowPrefix", .prefix_cache = true, .window = 10},
-        Mode{.name = "NoEvictLong", .long_rope_positions = 20},
-        Mode{.name = "NoEvictLongPrefix", .prefix_cache = true, .long_rope_positions = 20},
-        Mode{.name = "EvictLongPrefixWindow",
-             .policy = kEvict,
-             .prefix_cache = true,
-             .window = 13,
-             .long_rope_positions = 17},
-        Mode{.name = "NoEvictDynamicPrefix", .prefix_cache = true, .dynamic_rope_positions = 16},
-        Mode{.name = "EvictDynamicPrefix",
-             .policy = kEvict,
-             .prefix_cache = true,
-             .dynamic_rope_positions = 16},
-        Mode{.name = "Evict", .policy = kEvict},
-        Mode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
-        Mode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
-        Mode{
+        SchedulerMode{.name = "NoEvict"}, SchedulerMode{.name = "NoEvictWhole", .chunked = false},
+        SchedulerMode{.name = "NoEvictPrefix", .prefix_cache = true},
+        SchedulerMode{.name = "NoEvictMixed", .mixed = 3},
+        SchedulerMode{
+            .name = "EvictPrefixMixed", .policy = kEvict, .prefix_cache = true, .mixed = 3},
+        SchedulerMode{.name = "NoEvictPrefixNoCopies", .prefix_cache = true, .copies = false},
+        SchedulerMode{.name = "NoEvictWindow", .window = 10},
+        SchedulerMode{.name = "NoEvictWindowSinks", .window = 13, .sinks = 5},
+        SchedulerMode{.name = "NoEvictWindowPrefix", .prefix_cache = true, .window = 10},
+        SchedulerMode{.name = "NoEvictLong", .long_rope_positions = 20},
+        SchedulerMode{.name = "NoEvictLongPrefix", .prefix_cache = true, .long_rope_positions = 20},
+        SchedulerMode{.name = "EvictLongPrefixWindow",
+                      .policy = kEvict,
+                      .prefix_cache = true,
+                      .window = 13,
+                      .long_rope_positions = 17},
+        SchedulerMode{
+            .name = "NoEvictDynamicPrefix", .prefix_cache = true, .dynamic_rope_positions = 16},
+        SchedulerMode{.name = "EvictDynamicPrefix",
+                      .policy = kEvict,
+                      .prefix_cache = true,
+                      .dynamic_rope_positions = 16},
+        SchedulerMode{.name = "Evict", .policy = kEvict},
+        SchedulerMode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
+        SchedulerMode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
+        SchedulerMode{
             .name = "EvictPrefixNoCopies", .policy = kEvict, .prefix_cache = true, .copies = false},
-        Mode{.name = "EvictWindow", .policy = kEvict, .window = 10},
-        Mode{.name = "EvictWindowPrefixSinks",
-             .policy = kEvict,
-             .prefix_cache = true,
-             .window = 13,
-             .sinks = 5}),
+        SchedulerMode{.name = "EvictWindow", .policy = kEvict, .window = 10},
+        SchedulerMode{.name = "EvictWindowPrefixSinks",
+                      .policy = kEvict,
+                      .prefix_cache = true,
+                      .window = 13,
+                      .sinks = 5}),
     [](const auto& info) { return info.param.name; });
 
 TEST(SchedulerTest, MaxUtilizationPreemptsAndRecomputes) {

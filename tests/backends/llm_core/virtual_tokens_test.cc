@@ -8,11 +8,11 @@
 namespace nereid::llm {
 namespace {
 
-constexpr int32_t kVocab = 100;
+constexpr int32_t kVocabOfPrompts = 100;
 
 PromptEmbeddings Embeddings(std::vector<float> rows, std::vector<uint64_t> extra_ids) {
   PromptEmbeddings embeddings;
-  embeddings.vocab_size = kVocab;
+  embeddings.vocab_size = kVocabOfPrompts;
   embeddings.hidden_size = 2;
   embeddings.rows = std::move(rows);
   embeddings.extra_ids = std::move(extra_ids);
@@ -20,7 +20,7 @@ PromptEmbeddings Embeddings(std::vector<float> rows, std::vector<uint64_t> extra
 }
 
 TEST(VirtualTokensTest, EqualRowsHaveEqualIdsAndOthersHaveNot) {
-  VirtualTokens tokens(kVocab);
+  VirtualTokens tokens(kVocabOfPrompts);
   PromptEmbeddings first = Embeddings({1, 2, 3, 4, 1, 2}, {0, 0, 0});
   tokens.Assign(first);
   EXPECT_EQ(first.ids, (std::vector<int32_t>{100, 101, 100}));
@@ -35,7 +35,7 @@ TEST(VirtualTokensTest, EqualRowsHaveEqualIdsAndOthersHaveNot) {
 }
 
 TEST(VirtualTokensTest, SetIdsReplacesOnlyThePlacesOfRows) {
-  VirtualTokens tokens(kVocab);
+  VirtualTokens tokens(kVocabOfPrompts);
   PromptEmbeddings embeddings = Embeddings({1, 2, 3, 4}, {0, 0});
   embeddings.row_of = {-1, 1, 0, -1};
   tokens.Assign(embeddings);
@@ -47,21 +47,21 @@ TEST(VirtualTokensTest, SetIdsReplacesOnlyThePlacesOfRows) {
 }
 
 TEST(VirtualTokensTest, NumbersThatStartAgainHaveAnotherKey) {
-  VirtualTokens tokens(kVocab, /*end=*/kVocab + 4);
+  VirtualTokens tokens(kVocabOfPrompts, /*end=*/kVocabOfPrompts + 4);
   std::set<std::pair<uint64_t, int32_t>> seen;
   for (int i = 0; i < 20; ++i) {
     PromptEmbeddings embeddings = Embeddings({float(i), 1, float(i), 2, float(i), 3}, {0, 0, 0});
     tokens.Assign(embeddings);
     for (const int32_t id : embeddings.ids) {
-      EXPECT_GE(id, kVocab);
-      EXPECT_LT(id, kVocab + 4);
+      EXPECT_GE(id, kVocabOfPrompts);
+      EXPECT_LT(id, kVocabOfPrompts + 4);
       EXPECT_TRUE(seen.emplace(embeddings.cache_key, id).second) << i;
     }
   }
 }
 
 TEST(VirtualTokensTest, AProcessDoesNotTakeThePrefixesOfAnother) {
-  VirtualTokens first(kVocab), second(kVocab);
+  VirtualTokens first(kVocabOfPrompts), second(kVocabOfPrompts);
   PromptEmbeddings a = Embeddings({1, 2}, {0}), b = Embeddings({3, 4}, {0});
   first.Assign(a);
   second.Assign(b);
@@ -70,7 +70,7 @@ TEST(VirtualTokensTest, AProcessDoesNotTakeThePrefixesOfAnother) {
 }
 
 TEST(VirtualTokensTest, ForgottenRowsGetNewNumbers) {
-  VirtualTokens tokens(kVocab);
+  VirtualTokens tokens(kVocabOfPrompts);
   PromptEmbeddings first = Embeddings({-1, -1}, {0});
   tokens.Assign(first);
   std::vector<float> rows;

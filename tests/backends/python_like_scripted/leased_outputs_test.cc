@@ -12,7 +12,7 @@
 namespace nereid::python {
 namespace {
 
-constexpr uint64_t kBytes = LeasedOutputs::kMinBlockBytes;
+constexpr uint64_t kLeasedBytes = LeasedOutputs::kMinBlockBytes;
 
 class LeasedOutputsTest : public BackendTest {
  protected:
@@ -63,16 +63,16 @@ class LeasedOutputsTest : public BackendTest {
 };
 
 TEST_F(LeasedOutputsTest, ABlockIsInUseUntilItsLeaseEnds) {
-  const SharedBlock block = BlockOf(kBytes, 'x');
+  const SharedBlock block = BlockOf(kLeasedBytes, 'x');
   ASSERT_TRUE(Send({block}).ok());
-  EXPECT_EQ(Sent("OUT0"), std::string(kBytes, 'x'));
+  EXPECT_EQ(Sent("OUT0"), std::string(kLeasedBytes, 'x'));
   EXPECT_TRUE(block.is_in_use());
   ReleaseFirst();
   EXPECT_FALSE(block.is_in_use());
 }
 
 TEST_F(LeasedOutputsTest, ALeaseOutlivesTheWorker) {
-  ASSERT_TRUE(Send({BlockOf(kBytes, 'x')}).ok());
+  ASSERT_TRUE(Send({BlockOf(kLeasedBytes, 'x')}).ok());
   region_.reset();
   leased_outputs_.reset();
   ReleaseFirst();  // only the lease keeps that memory mapped
@@ -80,46 +80,46 @@ TEST_F(LeasedOutputsTest, ALeaseOutlivesTheWorker) {
 }
 
 TEST_F(LeasedOutputsTest, CopiesShortOutputs) {
-  const SharedBlock block = BlockOf(kBytes - 1, 'x');
+  const SharedBlock block = BlockOf(kLeasedBytes - 1, 'x');
   ASSERT_TRUE(Send({block}).ok());
   EXPECT_FALSE(block.is_in_use());
-  EXPECT_EQ(Sent("OUT0"), std::string(kBytes - 1, 'x'));
+  EXPECT_EQ(Sent("OUT0"), std::string(kLeasedBytes - 1, 'x'));
 }
 
 TEST_F(LeasedOutputsTest, CopiesBytesTensors) {
-  const SharedBlock block = BlockOf(kBytes, 'x');
+  const SharedBlock block = BlockOf(kLeasedBytes, 'x');
   ASSERT_TRUE(Send({block}, false, DataType::kBytes).ok());
   EXPECT_FALSE(block.is_in_use());
 }
 
 TEST_F(LeasedOutputsTest, CopiesIfTheClientDeclinesLeases) {
   request_.accepts_leased_outputs = false;
-  const SharedBlock block = BlockOf(kBytes, 'x');
+  const SharedBlock block = BlockOf(kLeasedBytes, 'x');
   ASSERT_TRUE(Send({block}).ok());
   EXPECT_FALSE(block.is_in_use());
-  EXPECT_EQ(Sent("OUT0"), std::string(kBytes, 'x'));
+  EXPECT_EQ(Sent("OUT0"), std::string(kLeasedBytes, 'x'));
   request_.accepts_leased_outputs = true;  // declined leases do not count
   for (int i = 0; i < LeasedOutputs::kMaxBlocks; ++i)
-    ASSERT_TRUE(Send({BlockOf(kBytes, 'y')}).ok());
+    ASSERT_TRUE(Send({BlockOf(kLeasedBytes, 'y')}).ok());
   EXPECT_EQ(request_.lease_releases.size(), static_cast<size_t>(LeasedOutputs::kMaxBlocks));
 }
 
 TEST_F(LeasedOutputsTest, LeasesALimitedNumberOfBlocksAndCopiesTheRest) {
   for (int i = 0; i < LeasedOutputs::kMaxBlocks; ++i)
-    ASSERT_TRUE(Send({BlockOf(kBytes, 'x')}).ok());
-  const SharedBlock copied = BlockOf(kBytes, 'y');
+    ASSERT_TRUE(Send({BlockOf(kLeasedBytes, 'x')}).ok());
+  const SharedBlock copied = BlockOf(kLeasedBytes, 'y');
   ASSERT_TRUE(Send({copied}).ok());
   EXPECT_FALSE(copied.is_in_use());
   ReleaseFirst();
-  const SharedBlock leased = BlockOf(kBytes, 'z');
+  const SharedBlock leased = BlockOf(kLeasedBytes, 'z');
   ASSERT_TRUE(Send({leased}).ok());
   EXPECT_TRUE(leased.is_in_use());
 }
 
 TEST_F(LeasedOutputsTest, LeasesAQuarterOfALimitedRegion) {
-  leased_outputs_ = std::make_shared<LeasedOutputs>(8 * kBytes);
-  const SharedBlock first = BlockOf(kBytes, 'x'), second = BlockOf(kBytes, 'x');
-  const SharedBlock third = BlockOf(kBytes, 'x');
+  leased_outputs_ = std::make_shared<LeasedOutputs>(8 * kLeasedBytes);
+  const SharedBlock first = BlockOf(kLeasedBytes, 'x'), second = BlockOf(kLeasedBytes, 'x');
+  const SharedBlock third = BlockOf(kLeasedBytes, 'x');
   ASSERT_TRUE(Send({first, second, third}).ok());
   EXPECT_TRUE(first.is_in_use() && second.is_in_use());
   EXPECT_FALSE(third.is_in_use());
@@ -127,19 +127,19 @@ TEST_F(LeasedOutputsTest, LeasesAQuarterOfALimitedRegion) {
 
 TEST_F(LeasedOutputsTest, AFailedResponseReleasesItsBlocks) {
   request_.failing_output = "OUT1";
-  const SharedBlock leased = BlockOf(kBytes, 'x'), refused = BlockOf(100, 'x');
+  const SharedBlock leased = BlockOf(kLeasedBytes, 'x'), refused = BlockOf(100, 'x');
   EXPECT_EQ(Send({leased, refused}).code(), StatusCode::kUnavailable);
   EXPECT_FALSE(leased.is_in_use() || refused.is_in_use());
   EXPECT_TRUE(request_.lease_releases.empty());
 }
 
 TEST_F(LeasedOutputsTest, AHostBlockIsInUseUntilWorkerAndClientReleaseIt) {
-  const SharedBlock block = BlockOf(kBytes, 'x');
+  const SharedBlock block = BlockOf(kLeasedBytes, 'x');
   ASSERT_TRUE(Send({block}, /*is_host_block=*/true).ok());
   block.Release();  // as the worker does at its next request
-  EXPECT_NE(region_->Allocate(kBytes)->offset, block.offset);
+  EXPECT_NE(region_->Allocate(kLeasedBytes)->offset, block.offset);
   ReleaseFirst();
-  EXPECT_EQ(region_->Allocate(kBytes)->offset, block.offset);
+  EXPECT_EQ(region_->Allocate(kLeasedBytes)->offset, block.offset);
 }
 
 }  // namespace

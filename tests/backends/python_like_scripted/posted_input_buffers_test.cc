@@ -13,7 +13,7 @@
 namespace nereid::python {
 namespace {
 
-constexpr uint64_t kBytes = PostedInputBuffers::kMinBlockBytes;
+constexpr uint64_t kPostedBytes = PostedInputBuffers::kMinBlockBytes;
 
 class PostedInputBuffersTest : public ::testing::Test {
  protected:
@@ -72,57 +72,58 @@ class PostedInputBuffersTest : public ::testing::Test {
 };
 
 TEST_F(PostedInputBuffersTest, ABufferIsABlockUntilItIsReleased) {
-  std::byte* const base = Post(kBytes);
+  std::byte* const base = Post(kPostedBytes);
   ASSERT_NE(base, nullptr);
-  const std::optional<SharedBlock> block = posted_input_buffers_->Find({base, kBytes});
+  const std::optional<SharedBlock> block = posted_input_buffers_->Find({base, kPostedBytes});
   ASSERT_TRUE(block.has_value());
   EXPECT_EQ(block->data(), base);
   EXPECT_FALSE(block->is_in_use());  // not passed to the worker yet
   EXPECT_NE(region_->Allocate(100)->offset, block->offset);
   ReleaseFirst();
-  EXPECT_FALSE(posted_input_buffers_->Find({base, kBytes}).has_value());
+  EXPECT_FALSE(posted_input_buffers_->Find({base, kPostedBytes}).has_value());
   EXPECT_EQ(region_->Allocate(100)->offset, block->offset);
 }
 
 TEST_F(PostedInputBuffersTest, ABufferOutlivesWorkerAndRegion) {
-  std::byte* const base = Post(kBytes);
+  std::byte* const base = Post(kPostedBytes);
   region_.reset();
   posted_input_buffers_.reset();
-  std::memset(base, 1, kBytes);
+  std::memset(base, 1, kPostedBytes);
   ReleaseFirst();
 }
 
 TEST_F(PostedInputBuffersTest, ShortAndVeryLongBuffersAreNotPosted) {
-  EXPECT_EQ(Post(kBytes - 1), nullptr);
+  EXPECT_EQ(Post(kPostedBytes - 1), nullptr);
   EXPECT_EQ(Post(PostedInputBuffers::kMaxBlockBytes + 1), nullptr);
   EXPECT_EQ(Post(std::numeric_limits<uint64_t>::max()), nullptr);
   EXPECT_NE(Post(PostedInputBuffers::kMaxBlockBytes), nullptr);
 }
 
 TEST_F(PostedInputBuffersTest, BlocksAndBytesArePostedUpToALimit) {
-  for (size_t i = 0; i < PostedInputBuffers::kMaxBlocks; ++i) ASSERT_NE(Post(kBytes), nullptr);
-  EXPECT_EQ(Post(kBytes), nullptr);
+  for (size_t i = 0; i < PostedInputBuffers::kMaxBlocks; ++i)
+    ASSERT_NE(Post(kPostedBytes), nullptr);
+  EXPECT_EQ(Post(kPostedBytes), nullptr);
   ReleaseFirst();
-  EXPECT_NE(Post(kBytes), nullptr);
+  EXPECT_NE(Post(kPostedBytes), nullptr);
   while (!made_.empty()) ReleaseFirst();
   for (size_t i = 0; i < PostedInputBuffers::kMaxBytes / PostedInputBuffers::kMaxBlockBytes; ++i) {
     ASSERT_NE(Post(PostedInputBuffers::kMaxBlockBytes), nullptr);
   }
-  EXPECT_EQ(Post(kBytes), nullptr);
+  EXPECT_EQ(Post(kPostedBytes), nullptr);
 }
 
 TEST_F(PostedInputBuffersTest, NothingIsPostedIfTheRegionIsLimited) {
   posted_input_buffers_ = std::make_shared<PostedInputBuffers>(1 << 30);
-  EXPECT_EQ(Post(kBytes), nullptr);
+  EXPECT_EQ(Post(kPostedBytes), nullptr);
 }
 
 TEST_F(PostedInputBuffersTest, PostingNeverGrowsTheRegion) {
   region_ = *SharedRegion::Create("test", 4096, 4096);
-  EXPECT_EQ(Post(kBytes), nullptr);
-  EXPECT_EQ(Post(3 * kBytes), nullptr);
+  EXPECT_EQ(Post(kPostedBytes), nullptr);
+  EXPECT_EQ(Post(3 * kPostedBytes), nullptr);
   EXPECT_EQ(FileBytes(), 4096u);
   ASSERT_TRUE(region_->GrowForMissedAllocations().ok());
-  EXPECT_NE(Post(3 * kBytes), nullptr);
+  EXPECT_NE(Post(3 * kPostedBytes), nullptr);
   const uint64_t grown_bytes = FileBytes();
   ASSERT_TRUE(region_->GrowForMissedAllocations().ok());  // nothing was missing since
   EXPECT_EQ(FileBytes(), grown_bytes);
@@ -154,55 +155,57 @@ TEST_F(PostedInputBuffersTest, AllInputsArePostedInTheSteadyState) {
 }
 
 TEST_F(PostedInputBuffersTest, BlocksDoNotOverlapWhileTheRegionGrows) {
-  region_ = *SharedRegion::Create("test", 16 * kBytes, 4096);
+  region_ = *SharedRegion::Create("test", 16 * kPostedBytes, 4096);
   std::vector<SharedBlock> copied;
   std::thread executing([&] {
     for (int i = 0; i < 200; ++i) {
-      copied.push_back(*region_->Allocate(kBytes));
-      std::memset(copied.back().data(), 1, kBytes);
+      copied.push_back(*region_->Allocate(kPostedBytes));
+      std::memset(copied.back().data(), 1, kPostedBytes);
       EXPECT_TRUE(region_->GrowForMissedAllocations().ok());
     }
   });
   for (int i = 0; i < 2000; ++i) {
-    if (std::byte* const base = Post(kBytes); base != nullptr) std::memset(base, 2, kBytes);
+    if (std::byte* const base = Post(kPostedBytes); base != nullptr)
+      std::memset(base, 2, kPostedBytes);
     if (made_.size() > 8) ReleaseFirst();
   }
   executing.join();
   for (const SharedBlock& block : copied) {
-    for (uint64_t i = 0; i < kBytes; i += 4096) {
+    for (uint64_t i = 0; i < kPostedBytes; i += 4096) {
       ASSERT_EQ(block.data()[i], std::byte{1}) << block.offset << " " << i;
     }
   }
 }
 
 TEST_F(PostedInputBuffersTest, ABlockThatTheWorkerMarksAsFreeIsNotPostedTwice) {
-  std::byte* const base = Post(kBytes);
+  std::byte* const base = Post(kPostedBytes);
   std::memset(base - kBlockHeaderBytes, 0, kBlockHeaderBytes);
-  EXPECT_EQ(Post(kBytes), nullptr);
-  EXPECT_TRUE(posted_input_buffers_->Find({base, kBytes}).has_value());
+  EXPECT_EQ(Post(kPostedBytes), nullptr);
+  EXPECT_TRUE(posted_input_buffers_->Find({base, kPostedBytes}).has_value());
 }
 
 TEST_F(PostedInputBuffersTest, APartOfABlockThatTheWorkerMarksAsFreeIsNotPosted) {
-  const SharedBlock before = *region_->Allocate(kBytes);
-  std::byte* const base = Post(kBytes);
+  const SharedBlock before = *region_->Allocate(kPostedBytes);
+  std::byte* const base = Post(kPostedBytes);
   before.Release();
   std::memset(base - kBlockHeaderBytes, 0, kBlockHeaderBytes);
-  EXPECT_EQ(Post(2 * kBytes), nullptr);  // would begin at `before` and reach into the next block
-  EXPECT_NE(Post(kBytes), nullptr);
+  EXPECT_EQ(Post(2 * kPostedBytes),
+            nullptr);  // would begin at `before` and reach into the next block
+  EXPECT_NE(Post(kPostedBytes), nullptr);
 }
 
 TEST_F(PostedInputBuffersTest,
        ABlockThatTheWorkerMarksAsFreeIsNotPostedTwiceAfterTheRegionHasGrown) {
-  std::byte* const base = Post(kBytes);
+  std::byte* const base = Post(kPostedBytes);
   ASSERT_TRUE(region_->Allocate(256 << 20).ok());  // which maps the region again
   std::memset(base - kBlockHeaderBytes, 0, kBlockHeaderBytes);
-  EXPECT_EQ(Post(kBytes), nullptr);
+  EXPECT_EQ(Post(kPostedBytes), nullptr);
 }
 
 TEST_F(PostedInputBuffersTest, AnInputThatFillsABlockIsNotCopied) {
-  std::byte* const base = Post(kBytes);
-  const SharedBlock block = *posted_input_buffers_->Find({base, kBytes});
-  EXPECT_EQ(LocationOf({base, kBytes}), (std::vector<uint64_t>{block.offset, kBytes}));
+  std::byte* const base = Post(kPostedBytes);
+  const SharedBlock block = *posted_input_buffers_->Find({base, kPostedBytes});
+  EXPECT_EQ(LocationOf({base, kPostedBytes}), (std::vector<uint64_t>{block.offset, kPostedBytes}));
   EXPECT_TRUE(block.is_in_use());
   ReleaseFirst();  // the request has ended, but the worker still uses the block
   EXPECT_NE(region_->Allocate(100)->offset, block.offset);
@@ -211,35 +214,38 @@ TEST_F(PostedInputBuffersTest, AnInputThatFillsABlockIsNotCopied) {
 }
 
 TEST_F(PostedInputBuffersTest, InputsInAPartOfABlockNameTheBlock) {
-  std::byte* const base = Post(3 * kBytes);
-  const uint64_t offset = posted_input_buffers_->Find({base, kBytes})->offset;
-  EXPECT_EQ(LocationOf({base, kBytes}),
-            (std::vector<uint64_t>{offset, kBytes, offset, 3 * kBytes}));
-  EXPECT_EQ(LocationOf({base + kBytes, 2 * kBytes}),
-            (std::vector<uint64_t>{offset + kBytes, 2 * kBytes, offset, 3 * kBytes}));
+  std::byte* const base = Post(3 * kPostedBytes);
+  const uint64_t offset = posted_input_buffers_->Find({base, kPostedBytes})->offset;
+  EXPECT_EQ(LocationOf({base, kPostedBytes}),
+            (std::vector<uint64_t>{offset, kPostedBytes, offset, 3 * kPostedBytes}));
+  EXPECT_EQ(
+      LocationOf({base + kPostedBytes, 2 * kPostedBytes}),
+      (std::vector<uint64_t>{offset + kPostedBytes, 2 * kPostedBytes, offset, 3 * kPostedBytes}));
 }
 
 TEST_F(PostedInputBuffersTest, OtherInputsAreCopied) {
-  std::byte* const base = Post(2 * kBytes);
-  const SharedBlock block = *posted_input_buffers_->Find({base, kBytes});
+  std::byte* const base = Post(2 * kPostedBytes);
+  const SharedBlock block = *posted_input_buffers_->Find({base, kPostedBytes});
   const auto is_copied = [&](std::span<const InputBufferView> pieces) {
     const std::vector<uint64_t> place = LocationOf(pieces);
     return place.size() == 2 && place[0] >= block.offset + block.size_bytes && !block.is_in_use();
   };
-  const InputBufferView unaligned{{base + 1, kBytes}, TRITONSERVER_MEMORY_CPU, 0};
+  const InputBufferView unaligned{{base + 1, kPostedBytes}, TRITONSERVER_MEMORY_CPU, 0};
   EXPECT_TRUE(is_copied({&unaligned, 1}));
-  const InputBufferView beyond{{base + kBlockHeaderBytes, 2 * kBytes}, TRITONSERVER_MEMORY_CPU, 0};
+  const InputBufferView beyond{
+      {base + kBlockHeaderBytes, 2 * kPostedBytes}, TRITONSERVER_MEMORY_CPU, 0};
   EXPECT_TRUE(is_copied({&beyond, 1}));
-  const InputBufferView before{{base - kBlockHeaderBytes, kBytes}, TRITONSERVER_MEMORY_CPU, 0};
+  const InputBufferView before{
+      {base - kBlockHeaderBytes, kPostedBytes}, TRITONSERVER_MEMORY_CPU, 0};
   EXPECT_TRUE(is_copied({&before, 1}));
-  const InputBufferView two[] = {{{base, kBytes}, TRITONSERVER_MEMORY_CPU, 0},
-                                 {{base + kBytes, kBytes}, TRITONSERVER_MEMORY_CPU, 0}};
+  const InputBufferView two[] = {{{base, kPostedBytes}, TRITONSERVER_MEMORY_CPU, 0},
+                                 {{base + kPostedBytes, kPostedBytes}, TRITONSERVER_MEMORY_CPU, 0}};
   EXPECT_TRUE(is_copied(two));
-  std::vector<std::byte> elsewhere(kBytes);
+  std::vector<std::byte> elsewhere(kPostedBytes);
   const InputBufferView other{elsewhere, TRITONSERVER_MEMORY_CPU, 0};
   EXPECT_TRUE(is_copied({&other, 1}));
   posted_input_buffers_ = std::make_shared<PostedInputBuffers>(0);  // those of another worker
-  const InputBufferView whole{{base, 2 * kBytes}, TRITONSERVER_MEMORY_CPU, 0};
+  const InputBufferView whole{{base, 2 * kPostedBytes}, TRITONSERVER_MEMORY_CPU, 0};
   EXPECT_TRUE(is_copied({&whole, 1}));
 }
 

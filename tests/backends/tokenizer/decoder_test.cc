@@ -18,7 +18,7 @@ const json kReplace = {{"type", "Replace"}, {"pattern", {{"String", "▁"}}}, {"
 json Strip(unsigned start, unsigned stop) {
   return {{"type", "Strip"}, {"content", " "}, {"start", start}, {"stop", stop}};
 }
-json Sequence(std::vector<json> steps) {
+json DecoderSequence(std::vector<json> steps) {
   return {{"type", "Sequence"}, {"decoders", std::move(steps)}};
 }
 
@@ -50,7 +50,7 @@ TEST(DecoderTest, ByteLevelJoinsBytesAcrossTokens) {
 }
 
 TEST(DecoderTest, ByteFallbackDecodesWholeRuns) {
-  const json spec = Sequence({kReplace, kByteFallback, kFuse, Strip(1, 0)});
+  const json spec = DecoderSequence({kReplace, kByteFallback, kFuse, Strip(1, 0)});
   EXPECT_EQ(Decode(spec, {"▁Hi", "<0xE4>", "<0xB8>", "<0xAD>", "▁x"}), "Hi\u4e2d x");
   EXPECT_EQ(Decode(spec, {"<0xE4>", "<0xB8>", "a"}), "\uFFFD\uFFFDa");
   EXPECT_EQ(Decode(spec, {"<0xE4>", "<0xB8>", "<0xAD>", "<0xFF>"}), "\uFFFD\uFFFD\uFFFD\uFFFD");
@@ -60,14 +60,15 @@ TEST(DecoderTest, ByteFallbackDecodesWholeRuns) {
 
 TEST(DecoderTest, OnlyFirstTokenLosesItsMark) {
   EXPECT_EQ(Decode(kMetaspace, {"▁a▁", "▁b", "▁"}), "a b ");
-  EXPECT_EQ(Decode(Sequence({kByteFallback, kMetaspace}), {"<0x41>", "▁b"}), "A b");
-  EXPECT_EQ(Decode(Sequence({kMetaspace, kByteFallback, kFuse}), {"<0xFF>", "▁b"}), "\uFFFD b");
+  EXPECT_EQ(Decode(DecoderSequence({kByteFallback, kMetaspace}), {"<0x41>", "▁b"}), "A b");
+  EXPECT_EQ(Decode(DecoderSequence({kMetaspace, kByteFallback, kFuse}), {"<0xFF>", "▁b"}),
+            "\uFFFD b");
 }
 
 TEST(DecoderTest, StripAppliesToTokensBeforeFuseAndToTextAfterIt) {
-  EXPECT_EQ(Decode(Sequence({Strip(1, 1)}), {" a ", "  b", " "}), "a b");
-  EXPECT_EQ(Decode(Sequence({kFuse, Strip(2, 1)}), {" ", "  a ", " ", "b ", " "}), " a  b ");
-  EXPECT_EQ(Decode(Sequence({kFuse, kReplace, Strip(1, 0)}), {"▁a", "▁b"}), "a b");
+  EXPECT_EQ(Decode(DecoderSequence({Strip(1, 1)}), {" a ", "  b", " "}), "a b");
+  EXPECT_EQ(Decode(DecoderSequence({kFuse, Strip(2, 1)}), {" ", "  a ", " ", "b ", " "}), " a  b ");
+  EXPECT_EQ(Decode(DecoderSequence({kFuse, kReplace, Strip(1, 0)}), {"▁a", "▁b"}), "a b");
 }
 
 TEST(DecoderTest, WithoutDecoderTokensAreJoinedWithSpaces) {
@@ -78,11 +79,12 @@ TEST(DecoderTest, RefusesByName) {
   const std::vector<std::pair<json, std::string>> cases = {
       {{{"type", "WordPiece"}}, "WordPiece.prefix"},
       {{{"type", "Morse"}}, "Morse"},
-      {Sequence({kByteFallback, {{"type", "CTC"}}}), "CTC"},
-      {Sequence({kFuse, kByteFallback}), "ByteFallback"},
-      {Sequence({kByteFallback, {{"type", "ByteLevel"}}}), "ByteLevel"},
-      {Sequence({kFuse, kMetaspace}), "Metaspace"},
-      {Sequence({kFuse, {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", ""}}}),
+      {DecoderSequence({kByteFallback, {{"type", "CTC"}}}), "CTC"},
+      {DecoderSequence({kFuse, kByteFallback}), "ByteFallback"},
+      {DecoderSequence({kByteFallback, {{"type", "ByteLevel"}}}), "ByteLevel"},
+      {DecoderSequence({kFuse, kMetaspace}), "Metaspace"},
+      {DecoderSequence(
+           {kFuse, {{"type", "Replace"}, {"pattern", {{"Regex", "a"}}}, {"content", ""}}}),
        "Replace"},
       {{{"type", "Strip"}, {"content", "ab"}, {"start", 1u}, {"stop", 0u}}, "Strip.content"},
       {{{"type", "Strip"}, {"content", " "}, {"start", -1}, {"stop", 0u}}, "Strip.start"},

@@ -34,7 +34,7 @@ nlohmann::json SplitOnDash(const char* behavior, bool invert = false) {
           {"invert", invert}};
 }
 
-nlohmann::json Sequence(std::vector<nlohmann::json> steps) {
+nlohmann::json PreTokenizerSequence(std::vector<nlohmann::json> steps) {
   return {{"type", "Sequence"}, {"pretokenizers", std::move(steps)}};
 }
 
@@ -59,9 +59,9 @@ TEST(PreTokenizerTest, DigitsSplitIndividuallyOrTogether) {
 }
 
 TEST(PreTokenizerTest, ByteLevelPrefixesEveryPretokenOfPreviousStep) {
-  const auto spec =
-      Sequence({SplitOnDash("Removed"),
-                {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}}});
+  const auto spec = PreTokenizerSequence(
+      {SplitOnDash("Removed"),
+       {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"use_regex", false}}});
   EXPECT_EQ(Split(spec, "a- b-c"), (Pieces{" a", " b", " c"}));
 }
 
@@ -75,7 +75,7 @@ TEST(PreTokenizerTest, MetaspaceMarksWords) {
   EXPECT_EQ(Split(metaspace("never", true), "a b"), (Pieces{"a", "▁b"}));
   EXPECT_EQ(Split(metaspace("first", true), "a", true), (Pieces{"▁a"}));
   EXPECT_EQ(Split(metaspace("first", true), "a", false), (Pieces{"a"}));
-  EXPECT_EQ(Split(Sequence({SplitOnDash("Removed"), metaspace("first", true)}), "a-b"),
+  EXPECT_EQ(Split(PreTokenizerSequence({SplitOnDash("Removed"), metaspace("first", true)}), "a-b"),
             (Pieces{"▁a", "b"}));
 }
 

@@ -5,14 +5,14 @@
 namespace nereid::llm::grammar {
 namespace {
 
-std::shared_ptr<const Grammar> Compile(const std::string& text) {
+std::shared_ptr<const Grammar> CompileEbnf(const std::string& text) {
   auto grammar = Grammar::FromEbnf(text, BytesAnd({"ab", "(((", "))", "1,", "\xc3"}));
   EXPECT_TRUE(grammar.ok()) << grammar.status().message();
   return *grammar;
 }
 
 TEST(Ebnf, TheCommonFormOfRulesIsRead) {
-  const auto grammar = Compile(
+  const auto grammar = CompileEbnf(
       "# the root\n"
       "root ::= \"a\" | [b-z]+ rule*\n"
       "rule ::= \"(\" root \")\"  # a group\n"
@@ -27,7 +27,7 @@ TEST(Ebnf, TheCommonFormOfRulesIsRead) {
 
 TEST(Ebnf, RecursionNestsToAnyDepth) {
   const auto grammar =
-      Compile("root ::= \"(\" root* \")\" | expr\nexpr ::= expr \"+\" expr | [0-9]");
+      CompileEbnf("root ::= \"(\" root* \")\" | expr\nexpr ::= expr \"+\" expr | [0-9]");
   const std::string deep = std::string(300, '(') + "1+2" + std::string(300, ')');
   Matcher matcher(grammar);
   EXPECT_TRUE(matcher.Accept(deep));
@@ -38,7 +38,7 @@ TEST(Ebnf, RecursionNestsToAnyDepth) {
 }
 
 TEST(Ebnf, EscapesAndUnicodeAreCharacters) {
-  const auto grammar = Compile(R"(root ::= "\x41\n\"" [^\x00-\x7F]? "\u00e9" .)");
+  const auto grammar = CompileEbnf(R"(root ::= "\x41\n\"" [^\x00-\x7F]? "\u00e9" .)");
   EXPECT_TRUE(Accepts(grammar, "A\n\"\xc3\xa9x"));
   EXPECT_TRUE(Accepts(grammar, "A\n\"\xe2\x82\xac\xc3\xa9\n"));
   EXPECT_FALSE(Accepts(grammar, "A\n\"\xc3"));

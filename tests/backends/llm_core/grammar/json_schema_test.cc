@@ -5,7 +5,7 @@
 namespace nereid::llm::grammar {
 namespace {
 
-Result<std::shared_ptr<const Grammar>> Compile(const std::string& schema) {
+Result<std::shared_ptr<const Grammar>> CompileSchema(const std::string& schema) {
   static const auto vocabulary = BytesAnd({"{\"", "\":", "\",\"", "\"}", "\"a\"", "}}", "],[",
                                            "abc", " \n ", "12", "1.", "\\u", "null"});
   return Grammar::FromJsonSchema(schema, vocabulary);
@@ -14,14 +14,14 @@ Result<std::shared_ptr<const Grammar>> Compile(const std::string& schema) {
 void Check(const std::string& schema, const std::vector<std::string>& valid,
            const std::vector<std::string>& invalid) {
   SCOPED_TRACE(schema);
-  const auto grammar = Compile(schema);
+  const auto grammar = CompileSchema(schema);
   ASSERT_TRUE(grammar.ok()) << grammar.status().message();
   for (const std::string& text : valid) EXPECT_TRUE(Accepts(*grammar, text)) << text;
   for (const std::string& text : invalid) EXPECT_FALSE(Accepts(*grammar, text)) << text;
 }
 
 std::string Refusal(const std::string& schema) {
-  const auto grammar = Compile(schema);
+  const auto grammar = CompileSchema(schema);
   EXPECT_FALSE(grammar.ok()) << schema;
   return grammar.status().message();
 }
@@ -71,7 +71,7 @@ TEST(JsonSchema, PatternsOfPropertiesChooseTheirSchemas) {
         {R"({"xa":"s"})", R"({"xy":2})", R"({"xy":3.5})", R"({"b":1})"});
   Check(R"({"type":"object","propertyNames":{"maxLength":2}})", {R"({"ab":1})"}, {R"({"abc":1})"});
   // The last name that is allowed is followed by no comma.
-  const auto few = Compile(R"({"type":"object","propertyNames":{"enum":["p","q"]}})");
+  const auto few = CompileSchema(R"({"type":"object","propertyNames":{"enum":["p","q"]}})");
   Matcher matcher(*few);
   EXPECT_TRUE(matcher.Accept(R"({"p":1,"q":1)"));
   EXPECT_FALSE(matcher.Accept(","));
@@ -160,8 +160,8 @@ TEST(JsonSchema, WhatLeadsNowhereIsNeverBegun) {
   // Property b cannot exist, so no text begins its name.
   Check(R"({"type":"object","properties":{"a":{},"b":false},"additionalProperties":false})",
         {R"({"a":1})"}, {R"({"b)"});
-  const auto recursive =
-      Compile(R"({"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false})");
+  const auto recursive = CompileSchema(
+      R"({"type":"object","properties":{"a":{"$ref":"#"}},"additionalProperties":false})");
   ASSERT_TRUE(recursive.ok());
   EXPECT_TRUE(Accepts(*recursive, R"({"a":{"a":{}}})"));
   EXPECT_EQ(Refusal(R"({"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]})"),
@@ -296,7 +296,8 @@ TEST(JsonSchema, ItemsThatMustDiffer) {
   Check(R"({"items":{"type":"array","uniqueItems":true,"items":{"type":"integer"}}})",
         {"[[1,2],[1,2],[12,1]]"}, {"[[1,2],[1,1]]"});
   // The last value that is left is followed by no comma.
-  const auto few = Compile(R"({"type":"array","uniqueItems":true,"items":{"type":"boolean"}})");
+  const auto few =
+      CompileSchema(R"({"type":"array","uniqueItems":true,"items":{"type":"boolean"}})");
   Matcher matcher(*few);
   EXPECT_TRUE(matcher.Accept("[true,false"));
   EXPECT_FALSE(matcher.Accept(","));
@@ -375,7 +376,7 @@ TEST(JsonSchema, WhatCannotBeEnforcedIsRefusedByName) {
             "#: pattern: a back-reference at byte 3 of the pattern cannot be enforced");
   EXPECT_EQ(Refusal(R"({"type":"text"})"), "#: type: unknown type \"text\"");
   // Where the type excludes it, a keyword does not matter.
-  EXPECT_TRUE(Compile(R"({"type":"string","uniqueItems":true})").ok());
+  EXPECT_TRUE(CompileSchema(R"({"type":"string","uniqueItems":true})").ok());
 }
 
 }  // namespace

@@ -32,8 +32,8 @@ constexpr Place kPlaces[] = {
     {"regex", R"(( ?[a-zé]+)*\n\n?[^\x00-\x7F]{1,2}</s>)", " the\n"},
 };
 
-Result<std::shared_ptr<const Grammar>> Compile(const Place& place,
-                                               std::shared_ptr<const Vocabulary> vocabulary) {
+Result<std::shared_ptr<const Grammar>> CompilePlace(const Place& place,
+                                                    std::shared_ptr<const Vocabulary> vocabulary) {
   return place.form[0] == 'j' ? Grammar::FromJsonSchema(place.guide, std::move(vocabulary))
                               : Grammar::FromRegex(place.guide, std::move(vocabulary));
 }
@@ -87,7 +87,8 @@ TEST_P(TokenizerFamilyTest, AMaskAllowsExactlyTheTokensWhoseBytesContinueTheText
   std::vector<uint32_t> mask(vocabulary_->num_mask_words()), walked = mask;
   for (const Place& place : kPlaces) {
     SCOPED_TRACE(std::string(place.guide) + " after " + place.text);
-    const auto grammar = Compile(place, vocabulary_), by_bytes = Compile(place, BytesAnd({}));
+    const auto grammar = CompilePlace(place, vocabulary_),
+               by_bytes = CompilePlace(place, BytesAnd({}));
     ASSERT_TRUE(grammar.ok() && by_bytes.ok());
     Matcher matcher(*grammar), oracle(*by_bytes);
     for (const char c : std::string_view(place.text)) {

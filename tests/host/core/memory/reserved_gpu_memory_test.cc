@@ -11,7 +11,7 @@
 namespace nereid::core {
 namespace {
 
-constexpr MemoryLocation kGpu{TRITONSERVER_MEMORY_GPU, 0};
+constexpr MemoryLocation kFirstGpu{TRITONSERVER_MEMORY_GPU, 0};
 constexpr size_t kMiB = size_t{1} << 20;
 
 class ReservedGpuMemoryTest : public testing::Test {
@@ -22,27 +22,27 @@ class ReservedGpuMemoryTest : public testing::Test {
 };
 
 TEST_F(ReservedGpuMemoryTest, GrowsInPlace) {
-  auto memory = std::move(ReservedMemory::Reserve(kGpu, 1024 * kMiB)).value();
+  auto memory = std::move(ReservedMemory::Reserve(kFirstGpu, 1024 * kMiB)).value();
   char* const base = memory->base();
   ASSERT_TRUE(memory->Grow(1).ok());
   const size_t first = memory->byte_size();
   const std::string content(first, 'a');
-  ASSERT_TRUE(CopyMemory(base, kGpu, content.data(), {}, first).ok());
+  ASSERT_TRUE(CopyMemory(base, kFirstGpu, content.data(), {}, first).ok());
   for (int i = 1; i <= 8; ++i) {
     const Status grown = memory->Grow(static_cast<size_t>(i) * 16 * kMiB);
     ASSERT_TRUE(grown.ok()) << grown.message();
   }
   EXPECT_EQ(memory->base(), base);
   // Across the boundary of two chunks, and at the end.
-  ASSERT_TRUE(CopyMemory(base + first, kGpu, "0123456789", {}, 10).ok());
-  ASSERT_TRUE(CopyMemory(base + 128 * kMiB - 1, kGpu, "z", {}, 1).ok());
+  ASSERT_TRUE(CopyMemory(base + first, kFirstGpu, "0123456789", {}, 10).ok());
+  ASSERT_TRUE(CopyMemory(base + 128 * kMiB - 1, kFirstGpu, "z", {}, 1).ok());
   std::string read(first + 10, ' ');
-  ASSERT_TRUE(CopyMemory(read.data(), {}, base, kGpu, read.size()).ok());
+  ASSERT_TRUE(CopyMemory(read.data(), {}, base, kFirstGpu, read.size()).ok());
   EXPECT_EQ(read, content + "0123456789");
 }
 
 TEST_F(ReservedGpuMemoryTest, CannotGrowBeyondItsReservedAddresses) {
-  auto memory = std::move(ReservedMemory::Reserve(kGpu, 1)).value();
+  auto memory = std::move(ReservedMemory::Reserve(kFirstGpu, 1)).value();
   ASSERT_TRUE(memory->Grow(memory->max_bytes()).ok());
   EXPECT_EQ(memory->Grow(memory->max_bytes() + 1).code(), StatusCode::kInvalidArg);
 }
@@ -53,7 +53,7 @@ TEST_F(ReservedGpuMemoryTest, ReturnsItsMemoryToTheDevice) {
   ASSERT_TRUE(use.ok());
   const size_t part = use->free_bytes / 2 / (32 * kMiB) * (32 * kMiB);
   for (int i = 0; i < 4; ++i) {
-    auto memory = std::move(ReservedMemory::Reserve(kGpu, part)).value();
+    auto memory = std::move(ReservedMemory::Reserve(kFirstGpu, part)).value();
     const Status grown = memory->Grow(part);
     ASSERT_TRUE(grown.ok()) << i << ": " << grown.message();
   }

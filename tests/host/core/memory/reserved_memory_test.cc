@@ -12,7 +12,7 @@
 namespace nereid::core {
 namespace {
 
-constexpr MemoryLocation kGpu{TRITONSERVER_MEMORY_GPU, 1};
+constexpr MemoryLocation kSecondGpu{TRITONSERVER_MEMORY_GPU, 1};
 constexpr size_t kMiB = size_t{1} << 20;
 
 size_t UsedOnGpu() {
@@ -34,7 +34,7 @@ TEST(ReservedMemoryTest, GrowsInPlaceOnTheCpu) {
 }
 
 TEST(ReservedMemoryTest, CannotGrowBeyondItsReservedAddresses) {
-  for (const MemoryLocation location : {MemoryLocation{}, kGpu}) {
+  for (const MemoryLocation location : {MemoryLocation{}, kSecondGpu}) {
     auto memory = std::move(ReservedMemory::Reserve(location, kMiB)).value();
     EXPECT_TRUE(memory->Grow(kMiB).ok());
     EXPECT_EQ(memory->Grow(kMiB + 1).message(),
@@ -46,19 +46,19 @@ TEST(ReservedMemoryTest, GrowsInPlaceOnAGpu) {
   ASSERT_TRUE(kHasFakeGpus);
   const size_t before = UsedOnGpu();
   {
-    auto memory = std::move(ReservedMemory::Reserve(kGpu, 64 * kMiB)).value();
+    auto memory = std::move(ReservedMemory::Reserve(kSecondGpu, 64 * kMiB)).value();
     EXPECT_EQ(UsedOnGpu(), before) << "only addresses are reserved";
     ASSERT_TRUE(memory->Grow(100).ok());
     const size_t first = UsedOnGpu() - before;
     EXPECT_EQ(memory->byte_size(), first);
     const std::vector<char> content(first, 'a');
-    ASSERT_TRUE(CopyMemory(memory->base(), kGpu, content.data(), {}, first).ok());
+    ASSERT_TRUE(CopyMemory(memory->base(), kSecondGpu, content.data(), {}, first).ok());
     ASSERT_TRUE(memory->Grow(4 * kMiB).ok());
     EXPECT_EQ(UsedOnGpu() - before, 4 * kMiB);
     // Across the boundary of both chunks.
     std::vector<char> read(first + 10);
-    ASSERT_TRUE(CopyMemory(memory->base() + first, kGpu, "0123456789", {}, 10).ok());
-    ASSERT_TRUE(CopyMemory(read.data(), {}, memory->base(), kGpu, read.size()).ok());
+    ASSERT_TRUE(CopyMemory(memory->base() + first, kSecondGpu, "0123456789", {}, 10).ok());
+    ASSERT_TRUE(CopyMemory(read.data(), {}, memory->base(), kSecondGpu, read.size()).ok());
     EXPECT_EQ(std::string(read.begin(), read.end()), std::string(first, 'a') + "0123456789");
   }
   EXPECT_EQ(UsedOnGpu(), before);
@@ -67,7 +67,7 @@ TEST(ReservedMemoryTest, GrowsInPlaceOnAGpu) {
 TEST(ReservedMemoryTest, ReportsThatAGpuHasNoMemoryLeft) {
   ASSERT_TRUE(kHasFakeGpus);
   const size_t before = UsedOnGpu();
-  auto memory = std::move(ReservedMemory::Reserve(kGpu, size_t{4} << 30)).value();
+  auto memory = std::move(ReservedMemory::Reserve(kSecondGpu, size_t{4} << 30)).value();
   ASSERT_TRUE(memory->Grow(kMiB).ok());
   EXPECT_EQ(memory->Grow(size_t{2} << 30).code(), StatusCode::kUnavailable);
   EXPECT_EQ(memory->byte_size(), kMiB) << "unchanged";

@@ -1,5 +1,7 @@
 #include "tests/host/core/model/fake_backend.h"
 
+#include <gtest/gtest.h>
+
 #include <cstring>
 
 #include "base/clock.h"
@@ -133,6 +135,26 @@ void AnswerIdentity(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request
                                                      end_ns, end_ns));
   Expect(TRITONBACKEND_ResponseSend(response, TRITONSERVER_RESPONSE_COMPLETE_FINAL, nullptr));
   Expect(TRITONBACKEND_RequestRelease(request, TRITONSERVER_REQUEST_RELEASE_ALL));
+}
+
+std::string NameOf(TRITONBACKEND_ModelInstance* instance) {
+  const char* name = nullptr;
+  EXPECT_EQ(TRITONBACKEND_ModelInstanceName(instance, &name), nullptr);
+  return name;
+}
+
+float ReadFloat(TRITONBACKEND_Request* request, const char* name) {
+  TRITONBACKEND_Input* input = nullptr;
+  const void* data = nullptr;
+  uint64_t byte_size = 0;
+  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
+  int64_t id = 0;
+  float value = -1;
+  EXPECT_TRUE(TakeError(TRITONBACKEND_RequestInput(request, name, &input)).ok()) << name;
+  if (input == nullptr) return value;
+  EXPECT_TRUE(TakeError(TRITONBACKEND_InputBuffer(input, 0, &data, &byte_size, &type, &id)).ok());
+  std::memcpy(&value, data, sizeof(value));
+  return value;
 }
 
 ModelFixture::ModelFixture() {

@@ -45,6 +45,11 @@ struct FakeBackend {
 // Sends the final response with OUT = IN, reports statistics and releases the request.
 void AnswerIdentity(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request* request);
 
+std::string NameOf(TRITONBACKEND_ModelInstance* instance);
+
+// The first value of an FP32 input.
+float ReadFloat(TRITONBACKEND_Request* request, const char* name);
+
 // Core services with the fake backend under the name "fake", and models loaded from JSON
 // configurations.
 class ModelFixture {

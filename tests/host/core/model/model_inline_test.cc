@@ -15,7 +15,7 @@ namespace {
 
 using Requests = std::vector<TRITONBACKEND_Request*>;
 
-std::string Config(int num_instances, const std::string& more = "") {
+std::string InlineConfig(int num_instances, const std::string& more = "") {
   return StrCat(R"({"backend": "fake", "max_batch_size": 4,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
@@ -49,7 +49,7 @@ class ModelInlineTest : public test::ServingFixture {
 };
 
 TEST_F(ModelInlineTest, ExecutesOnTheThreadThatEnqueuesTheRequest) {
-  Start(Config(1));
+  Start(InlineConfig(1));
   ASSERT_TRUE(Send().ok());
   const auto answers = client_.WaitFor(1);
   ASSERT_EQ(answers.size(), 1U);
@@ -59,7 +59,7 @@ TEST_F(ModelInlineTest, ExecutesOnTheThreadThatEnqueuesTheRequest) {
 }
 
 TEST_F(ModelInlineTest, ServesSeveralThreadsAtOnce) {
-  Start(Config(1));
+  Start(InlineConfig(1));
   std::condition_variable all_inside;
   int num_inside = 0;
   backend.execute = [&](auto* instance, Requests requests) {
@@ -82,7 +82,7 @@ TEST_F(ModelInlineTest, ServesSeveralThreadsAtOnce) {
 }
 
 TEST_F(ModelInlineTest, FailsTheRequestWithTheBackendsError) {
-  Start(Config(1));
+  Start(InlineConfig(1));
   backend.execute = [](auto*, Requests) { return UnavailableError("no step is ready"); };
   ASSERT_TRUE(Send().ok());
   const auto answers = client_.WaitFor(1);
@@ -92,12 +92,12 @@ TEST_F(ModelInlineTest, FailsTheRequestWithTheBackendsError) {
 }
 
 TEST_F(ModelInlineTest, ServesWhileItsInstancesChange) {
-  Start(Config(1));
-  const auto other = config::ReadModelConfig({"m", "", "", Config(2)});
+  Start(InlineConfig(1));
+  const auto other = config::ReadModelConfig({"m", "", "", InlineConfig(2)});
   ASSERT_TRUE(other.ok()) << other.status().message();
   std::atomic<bool> done = false;
   std::thread updates([&] {
-    const auto one = config::ReadModelConfig({"m", "", "", Config(1)});
+    const auto one = config::ReadModelConfig({"m", "", "", InlineConfig(1)});
     for (int i = 0; i < 10; ++i) {
       EXPECT_TRUE(model_->UpdateInstances(i % 2 == 0 ? *other : *one).ok());
     }
@@ -113,7 +113,7 @@ TEST_F(ModelInlineTest, ServesWhileItsInstancesChange) {
 }
 
 TEST_F(ModelInlineTest, BatchesOnInstanceThreads) {
-  Start(Config(1, R"(, "dynamic_batching": {})"));
+  Start(InlineConfig(1, R"(, "dynamic_batching": {})"));
   ASSERT_TRUE(Send().ok());
   EXPECT_EQ(client_.WaitFor(1).size(), 1U);
   EXPECT_EQ(threads_.count(std::this_thread::get_id()), 0U);

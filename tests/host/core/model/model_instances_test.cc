@@ -2,7 +2,6 @@
 // custom batching libraries.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <deque>
 #include <filesystem>
 #include <map>
@@ -16,35 +15,17 @@
 namespace nereid::core {
 namespace {
 
+using test::NameOf;
+using test::ReadFloat;
 using test::TestClient;
 using test::TestRequest;
 using Requests = std::vector<TRITONBACKEND_Request*>;
 
-std::string Config(const std::string& more) {
+std::string InstancesConfig(const std::string& more) {
   return StrCat(R"({"backend": "fake", "max_batch_size": 8,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}])",
                 more, "}");
-}
-
-std::string NameOf(TRITONBACKEND_ModelInstance* instance) {
-  const char* name = nullptr;
-  EXPECT_EQ(TRITONBACKEND_ModelInstanceName(instance, &name), nullptr);
-  return name;
-}
-
-float ReadFloat(TRITONBACKEND_Request* request, const char* name) {
-  TRITONBACKEND_Input* input = nullptr;
-  const void* data = nullptr;
-  uint64_t byte_size = 0;
-  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_CPU;
-  int64_t id = 0;
-  float value = -1;
-  EXPECT_TRUE(TakeError(TRITONBACKEND_RequestInput(request, name, &input)).ok()) << name;
-  if (input == nullptr) return value;
-  EXPECT_TRUE(TakeError(TRITONBACKEND_InputBuffer(input, 0, &data, &byte_size, &type, &id)).ok());
-  std::memcpy(&value, data, sizeof(value));
-  return value;
 }
 
 uint32_t NumDims(TRITONBACKEND_Request* request, const char* name) {
@@ -99,7 +80,7 @@ TEST_F(ModelInstancesTest, ReportsSecondaryDevicesToTheBackend) {
     devices[NameOf(instance)] = SecondaryDevices(instance);
     return Status::Ok();
   };
-  const auto model = Load(Config(R"(, "instance_group": [
+  const auto model = Load(InstancesConfig(R"(, "instance_group": [
     {"name": "two", "kind": "KIND_CPU",
      "secondary_devices": [{"device_id": 3}, {"kind": "KIND_NVDLA"}]},
     {"name": "none", "kind": "KIND_CPU"}])"));
@@ -127,7 +108,7 @@ size_t NumThreadsSince(const std::set<std::string>& before) {
 TEST_F(ModelInstancesTest, StartsThreadsWithTheFirstRequest) {
   std::thread([] {}).join();  // a sanitizer may start its own thread with the first one
   const std::set<std::string> before = Threads();
-  auto model = Load(Config(R"(, "instance_group": [{"count": 3, "kind": "KIND_CPU"}])"));
+  auto model = Load(InstancesConfig(R"(, "instance_group": [{"count": 3, "kind": "KIND_CPU"}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ(NumThreadsSince(before), 0U);
   Send(*model);
@@ -136,7 +117,7 @@ TEST_F(ModelInstancesTest, StartsThreadsWithTheFirstRequest) {
 }
 
 TEST_F(ModelInstancesTest, EndsAModelThatGotNoRequest) {
-  auto model = Load(Config(R"(, "instance_group": [{"count": 2, "kind": "KIND_CPU"}])"));
+  auto model = Load(InstancesConfig(R"(, "instance_group": [{"count": 2, "kind": "KIND_CPU"}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
   model->reset();
   WaitForEnds();
@@ -154,7 +135,7 @@ TEST_F(ModelInstancesTest, PassiveInstancesAreInitialisedButNeverExecute) {
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
-  const auto model = Load(Config(R"(, "instance_group": [
+  const auto model = Load(InstancesConfig(R"(, "instance_group": [
     {"name": "idle", "kind": "KIND_MODEL", "passive": true},
     {"name": "busy", "kind": "KIND_MODEL", "count": 2}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -168,7 +149,7 @@ TEST_F(ModelInstancesTest, PassiveInstancesAreInitialisedButNeverExecute) {
 
 TEST_F(ModelInstancesTest, RefusesAModelWithOnlyPassiveInstances) {
   const auto model =
-      Load(Config(R"(, "instance_group": [{"kind": "KIND_MODEL", "passive": true}])"));
+      Load(InstancesConfig(R"(, "instance_group": [{"kind": "KIND_MODEL", "passive": true}])"));
   EXPECT_EQ(model.status().message(),
             "model 'm' has only passive instances, which execute no requests");
 }
@@ -187,7 +168,7 @@ TEST_F(ModelInstancesTest, InstancesThatShareAResourceExecuteOneAtATime) {
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
-  const auto model = Load(Config(R"(, "instance_group": [{"kind": "KIND_CPU", "count": 3,
+  const auto model = Load(InstancesConfig(R"(, "instance_group": [{"kind": "KIND_CPU", "count": 3,
     "rate_limiter": {"resources": [{"name": "R", "count": 1}]}}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
   for (int i = 0; i < 30; ++i) Send(*model);
@@ -208,7 +189,7 @@ TEST_F(ModelInstancesTest, HoldsRateLimiterResourcesOnlyDuringAnExecution) {
     for (auto* request : std::exchange(unanswered, {})) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
-  const auto model = Load(Config(R"(, "instance_group": [{"kind": "KIND_CPU",
+  const auto model = Load(InstancesConfig(R"(, "instance_group": [{"kind": "KIND_CPU",
     "rate_limiter": {"resources": [{"name": "R", "count": 1}]}}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
   for (int i = 0; i < 3; ++i) Send(*model);
@@ -226,7 +207,8 @@ TEST_F(ModelInstancesTest, WarmsUpASequenceModelWithWholeSequences) {
     }
     return Status::Ok();
   };
-  const auto model = Load(Config(R"(, "sequence_batching": {"direct": {}, "control_input": [
+  const auto model =
+      Load(InstancesConfig(R"(, "sequence_batching": {"direct": {}, "control_input": [
       {"name": "START", "control": [{"kind": "CONTROL_SEQUENCE_START", "fp32_false_true": [0, 1]}]},
       {"name": "END", "control": [{"kind": "CONTROL_SEQUENCE_END", "fp32_false_true": [0, 1]}]}],
     "state": [{"input_name": "SI", "output_name": "SO", "data_type": "TYPE_FP32", "dims": [1]}]},
@@ -244,9 +226,10 @@ TEST_F(ModelInstancesTest, BatchingLibraryClosesBatches) {
   std::filesystem::create_directory(folder + "/lib");
   std::filesystem::copy(NEREID_TEST_BATCHERS "/batch_of_three.so", folder + "/lib/three.so");
   const auto config = [](const char* path) {
-    return Config(StrCat(R"(, "dynamic_batching": {}, "parameters": {
+    return InstancesConfig(StrCat(R"(, "dynamic_batching": {}, "parameters": {
       "TRITON_BATCH_STRATEGY_PATH": {"string_value": ")",
-                         path, R"("}}, "instance_group": [{"kind": "KIND_CPU", "count": 1}])"));
+                                  path,
+                                  R"("}}, "instance_group": [{"kind": "KIND_CPU", "count": 1}])"));
   };
   std::mutex gate;
   gate.lock();

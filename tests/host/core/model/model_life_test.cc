@@ -20,7 +20,7 @@ constexpr char kTensors[] =
     R"("input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
        "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}])";
 
-std::string Config(const std::string& more = "") {
+std::string LifeConfig(const std::string& more = "") {
   return StrCat(R"({"backend": "fake", )", kTensors, more, "}");
 }
 
@@ -36,7 +36,7 @@ class ModelLifeTest : public testing::Test, public test::ModelFixture {
 };
 
 TEST_F(ModelLifeTest, CallsEntryPointsInOrder) {
-  auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}])"));
+  auto model = Load(LifeConfig(R"(, "instance_group": [{"name": "g", "count": 2}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
   EXPECT_EQ(backend.Calls(),
             (Calls{"model_initialize", "instance_initialize g_0", "instance_initialize g_1"}));
@@ -51,21 +51,21 @@ TEST_F(ModelLifeTest, CallsEntryPointsInOrder) {
 
 TEST_F(ModelLifeTest, FinalisesAModelThatFailedToInitialise) {
   backend.model_initialize = [](auto*) { return UnavailableError("no weights"); };
-  EXPECT_EQ(FailToLoad(Config(), "no weights"), (Calls{"model_initialize", "model_finalize"}));
+  EXPECT_EQ(FailToLoad(LifeConfig(), "no weights"), (Calls{"model_initialize", "model_finalize"}));
   EXPECT_EQ(num_destroyed, 1);
 }
 
 TEST_F(ModelLifeTest, FinalisesInstancesThatFailedToInitialise) {
   backend.instance_initialize = [](auto*) { return InternalError("out of memory"); };
   EXPECT_EQ(
-      FailToLoad(Config(R"(, "instance_group": [{"name": "g", "count": 3}])"), "out of memory"),
+      FailToLoad(LifeConfig(R"(, "instance_group": [{"name": "g", "count": 3}])"), "out of memory"),
       (Calls{"model_initialize", "instance_initialize g_0", "instance_finalize",
              "model_finalize"}));
 }
 
 TEST_F(ModelLifeTest, SurvivesABackendThatThrows) {
   backend.model_initialize = [](auto*) -> Status { throw std::runtime_error("boom"); };
-  FailToLoad(Config(), "boom");
+  FailToLoad(LifeConfig(), "boom");
 }
 
 // Checks how many of two instances are initialised concurrently.
@@ -88,7 +88,7 @@ class ParallelLoadTest : public ModelLifeTest {
                                                 [&] { return num_inside >= expected; });
       return together ? Status::Ok() : InternalError("alone");
     };
-    const auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}])"));
+    const auto model = Load(LifeConfig(R"(, "instance_group": [{"name": "g", "count": 2}])"));
     EXPECT_EQ(threads.size(), static_cast<size_t>(expected));
     return model.status();
   }
@@ -134,11 +134,11 @@ TEST_F(ModelLifeTest, UsesTheConfigurationThatABackendCompletes) {
 }
 
 TEST_F(ModelLifeTest, RefusesGpusThatDoNotExist) {
-  FailToLoad(Config(R"(, "instance_group": [{"kind": "KIND_GPU", "gpus": [77]}])"), "77");
+  FailToLoad(LifeConfig(R"(, "instance_group": [{"kind": "KIND_GPU", "gpus": [77]}])"), "77");
 }
 
 TEST_F(ModelLifeTest, AsksEveryInstanceWhetherItIsReady) {
-  const auto model = Load(Config());
+  const auto model = Load(LifeConfig());
   ASSERT_TRUE(model.ok());
   EXPECT_TRUE((*model)->CheckReady().ok());
   backend.instance_ready = [](auto*) { return UnavailableError("reloading"); };
@@ -146,7 +146,7 @@ TEST_F(ModelLifeTest, AsksEveryInstanceWhetherItIsReady) {
 }
 
 TEST_F(ModelLifeTest, WarmsEveryInstanceUpBeforeItServes) {
-  const auto model = Load(Config(R"(, "instance_group": [{"name": "g", "count": 2}],
+  const auto model = Load(LifeConfig(R"(, "instance_group": [{"name": "g", "count": 2}],
     "model_warmup": [{"name": "w", "batch_size": 1, "count": 3,
       "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [4], "random_data": true}}}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
@@ -156,7 +156,7 @@ TEST_F(ModelLifeTest, WarmsEveryInstanceUpBeforeItServes) {
 }
 
 TEST_F(ModelLifeTest, SkipsWarmUpSamplesWithoutRequests) {
-  const auto model = Load(Config(R"(, "model_warmup": [{"name": "w",
+  const auto model = Load(LifeConfig(R"(, "model_warmup": [{"name": "w",
       "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [-1], "random_data": true}}}])"));
   ASSERT_TRUE(model.ok()) << model.status().message();
   const Calls calls = backend.Calls();
@@ -165,23 +165,23 @@ TEST_F(ModelLifeTest, SkipsWarmUpSamplesWithoutRequests) {
 
 TEST_F(ModelLifeTest, FailsToLoadWhenWarmUpFails) {
   backend.execute = [](auto*, auto) { return InternalError("bad kernel"); };
-  FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
+  FailToLoad(LifeConfig(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
       "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [4], "zero_data": true}}}])"),
              "instance 'm_0': failed to run warmup sample 'w': bad kernel");
-  FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
+  FailToLoad(LifeConfig(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
       "inputs": {"IN": {"data_type": "TYPE_INT8", "dims": [4], "zero_data": true}}}])"),
              "data-type is 'INT8'");
-  FailToLoad(Config(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
+  FailToLoad(LifeConfig(R"(, "model_warmup": [{"name": "w", "batch_size": 1,
       "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [4], "input_data_file": "none"}}}])"),
              "cannot open");
 }
 
 TEST_F(ModelLifeTest, RefusesInvalidWarmUpSamples) {
   const auto sample = [](const char* batch_size, const char* input) {
-    return Config(StrCat(R"(, "max_batch_size": 4,
+    return LifeConfig(StrCat(R"(, "max_batch_size": 4,
                             "model_warmup": [{"name": "w", "batch_size": )",
-                         batch_size, R"(, "inputs": {"IN": {)", input,
-                         R"(, "random_data": true}}}])"));
+                             batch_size, R"(, "inputs": {"IN": {)", input,
+                             R"(, "random_data": true}}}])"));
   };
   FailToLoad(sample("1", R"("data_type": "TYPE_FP32", "dims": [-1])"),
              "warmup setting expects all variable-size dimensions are specified for input 'IN'");
@@ -196,7 +196,7 @@ TEST_F(ModelLifeTest, LastReferenceMayBeDroppedOnAnInstanceThread) {
   for (int round = 0; round < 20; ++round) {
     test::TestClient client;
     {
-      auto model = Load(Config());
+      auto model = Load(LifeConfig());
       ASSERT_TRUE(model.ok());
       // The request is released and deleted on the instance thread, which drops the last reference
       // to the model.
@@ -224,7 +224,7 @@ TEST_F(ModelLifeTest, OutlivesRequestsThatTheBackendHasNotReleased) {
     return Status::Ok();
   };
   test::TestClient client;
-  auto model = Load(Config());
+  auto model = Load(LifeConfig());
   ASSERT_TRUE(model.ok());
   auto owner = std::make_unique<test::TestRequest>(*model, &client, "r", std::vector<int64_t>{1});
   ASSERT_TRUE(owner->request.Prepare().ok());

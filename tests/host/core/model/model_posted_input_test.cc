@@ -9,7 +9,7 @@
 namespace nereid::core {
 namespace {
 
-std::string Config(const std::string& more, const std::string& type = "TYPE_FP32") {
+std::string PostedInputConfig(const std::string& more, const std::string& type = "TYPE_FP32") {
   return StrCat(R"({"backend": "fake", "input": [{"name": "IN", "data_type": ")", type,
                 R"(", "dims": [-1]}], "output": [{"name": "OUT", "data_type": ")", type,
                 R"(", "dims": [-1]}])", more, "}");
@@ -25,7 +25,7 @@ class ModelPostedInputTest : public test::ServingFixture {
 };
 
 TEST_F(ModelPostedInputTest, ReleasesTheBufferOnceByItsLastOwner) {
-  Start(Config(""));
+  Start(PostedInputConfig(""));
   {
     std::optional<PostedInputMemory> memory(model_->GetPostedInput(16));
     EXPECT_EQ(memory->base(), memory_);
@@ -39,7 +39,7 @@ TEST_F(ModelPostedInputTest, ReleasesTheBufferOnceByItsLastOwner) {
 }
 
 TEST_F(ModelPostedInputTest, BufferOutlivesItsModel) {
-  Start(Config(""));
+  Start(PostedInputConfig(""));
   const PostedInputMemory memory = model_->GetPostedInput(16);
   End();
   EXPECT_EQ(num_destroyed, 1);
@@ -52,13 +52,13 @@ TEST_F(ModelPostedInputTest, BackendMayReadItsConfigurationWhilePosting) {
     config = model_->ConfigJson();
     return memory_;
   };
-  Start(Config(""));
+  Start(PostedInputConfig(""));
   EXPECT_EQ(model_->GetPostedInput(16).base(), memory_);
   EXPECT_NE(config.find("\"IN\""), std::string::npos) << config;
 }
 
 TEST_F(ModelPostedInputTest, BackendMayThrowInItsReleaseFunction) {
-  Start(Config(""));
+  Start(PostedInputConfig(""));
   const auto release = [](void*) { throw std::runtime_error("boom"); };
   testing::internal::CaptureStderr();
   { const PostedInputMemory memory(memory_, release, nullptr); }
@@ -70,39 +70,39 @@ TEST_F(ModelPostedInputTest, BackendMayThrowInItsReleaseFunction) {
 
 TEST_F(ModelPostedInputTest, BackendMayPostNoBuffer) {
   backend.posted_input = [](uint64_t) { return nullptr; };
-  Start(Config(""));
+  Start(PostedInputConfig(""));
   EXPECT_EQ(model_->GetPostedInput(16).base(), nullptr);
   EXPECT_EQ(backend.num_released, 0);
 }
 
 TEST_F(ModelPostedInputTest, NoBufferWithoutTheEntryPoint) {
   backend.posted_input = nullptr;
-  Start(Config(""));
+  Start(PostedInputConfig(""));
   EXPECT_EQ(model_->GetPostedInput(16).base(), nullptr);
 }
 
 TEST_F(ModelPostedInputTest, NoBufferAfterStopIntake) {
-  Start(Config(""));
+  Start(PostedInputConfig(""));
   model_->StopIntake();
   EXPECT_EQ(model_->GetPostedInput(16).base(), nullptr);
 }
 
 // Requests of sequences may be executed again with unchanged inputs.
 TEST_F(ModelPostedInputTest, NoBufferForSequenceModels) {
-  Start(Config(R"(, "max_batch_size": 1, "sequence_batching": {})"));
+  Start(PostedInputConfig(R"(, "max_batch_size": 1, "sequence_batching": {})"));
   EXPECT_EQ(model_->GetPostedInput(16).base(), nullptr);
 }
 
 // The host checks the lengths of BYTES elements; the model must not be able to change them
 // afterwards.
 TEST_F(ModelPostedInputTest, NoBufferForBytesInputs) {
-  Start(Config("", "TYPE_STRING"));
+  Start(PostedInputConfig("", "TYPE_STRING"));
   EXPECT_EQ(model_->GetPostedInput(16).base(), nullptr);
 }
 
 // The instance that will execute the request is not known.
 TEST_F(ModelPostedInputTest, NoBufferWithSeveralInstances) {
-  Start(Config(R"(, "instance_group": [{"kind": "KIND_CPU", "count": 2}])"));
+  Start(PostedInputConfig(R"(, "instance_group": [{"kind": "KIND_CPU", "count": 2}])"));
   EXPECT_EQ(model_->GetPostedInput(16).base(), nullptr);
 }
 

@@ -11,9 +11,10 @@ namespace {
 
 using test::kEnd;
 using test::kStart;
+using test::ReadFloat;
 using Requests = std::vector<TRITONBACKEND_Request*>;
 
-std::string Config(const std::string& fields) {
+std::string SequenceConfig(const std::string& fields) {
   return StrCat(R"({"backend": "fake", "max_batch_size": 2,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
@@ -21,20 +22,6 @@ std::string Config(const std::string& fields) {
                 fields, R"(, "control_input": [
       {"name": "START", "control": [{"kind": "CONTROL_SEQUENCE_START", "fp32_false_true": [0, 1]}]},
       {"name": "READY", "control": [{"kind": "CONTROL_SEQUENCE_READY", "fp32_false_true": [0, 1]}]}]}})");
-}
-
-float ReadFloat(TRITONBACKEND_Request* request, const char* name) {
-  TRITONBACKEND_Input* input = nullptr;
-  const void* data = nullptr;
-  uint64_t byte_size = 0;
-  TRITONSERVER_MemoryType type = TRITONSERVER_MEMORY_GPU;
-  int64_t id = 0;
-  float value = -1;
-  EXPECT_TRUE(TakeError(TRITONBACKEND_RequestInput(request, name, &input)).ok()) << name;
-  if (input == nullptr) return value;
-  EXPECT_TRUE(TakeError(TRITONBACKEND_InputBuffer(input, 0, &data, &byte_size, &type, &id)).ok());
-  std::memcpy(&value, data, sizeof(value));
-  return value;
 }
 
 using ModelSequenceTest = test::ServingFixture;
@@ -53,7 +40,7 @@ TEST_F(ModelSequenceTest, FillsBatchesWithUncountedNullRequests) {
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
-  Start(Config(R"("direct": {})"));
+  Start(SequenceConfig(R"("direct": {})"));
   SendOne(1, kStart);
   client_.WaitFor(1);
   SendOne(2, kStart | kEnd);
@@ -98,7 +85,7 @@ TEST_F(ModelSequenceTest, KeepsStatesBetweenRequests) {
     }
     return Status::Ok();
   };
-  Start(Config(R"("oldest": {"max_candidate_sequences": 4}, "state": [{"input_name": "SI",
+  Start(SequenceConfig(R"("oldest": {"max_candidate_sequences": 4}, "state": [{"input_name": "SI",
     "output_name": "SO", "data_type": "TYPE_FP32", "dims": [1]}])"));
   SendOne(1, kStart);
   SendOne(2, kStart);
@@ -121,7 +108,7 @@ TEST_F(ModelSequenceTest, RefusesStatesThatTheModelDoesNotHave) {
     test::AnswerIdentity(instance, requests[0]);
     return Status::Ok();
   };
-  Start(Config(R"("direct": {})"));
+  Start(SequenceConfig(R"("direct": {})"));
   SendOne(1, kStart | kEnd);
   client_.WaitFor(1);
   EXPECT_EQ(refused.message(),
@@ -146,7 +133,7 @@ TEST_F(ModelSequenceTest, ExecutesARescheduledRequestAgain) {
     }
     return Status::Ok();
   };
-  Start(Config(R"("oldest": {"max_candidate_sequences": 4}, "iterative_sequence": true)"));
+  Start(SequenceConfig(R"("oldest": {"max_candidate_sequences": 4}, "iterative_sequence": true)"));
   SendOne(0, 0);
   client_.WaitFor(1);
   EXPECT_EQ(starts, "s..");
@@ -158,7 +145,7 @@ TEST_F(ModelSequenceTest, ExecutesARescheduledRequestAgain) {
 
 TEST_F(ModelSequenceTest, FailsEveryRequestOfABatchThatTheBackendRefuses) {
   backend.execute = [](auto*, Requests) { return UnavailableError("device lost"); };
-  Start(Config(R"("oldest": {"max_candidate_sequences": 4})"));
+  Start(SequenceConfig(R"("oldest": {"max_candidate_sequences": 4})"));
   for (const uint64_t id : {1, 2, 3}) SendOne(id, kStart | kEnd);
   const auto answers = client_.WaitFor(3);
   ASSERT_EQ(answers.size(), 3U);

@@ -11,7 +11,7 @@ namespace {
 
 using Requests = std::vector<TRITONBACKEND_Request*>;
 
-std::string Config(const std::string& more) {
+std::string SerialConfig(const std::string& more) {
   return StrCat(R"({"backend": "fake", "max_batch_size": 4,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}])",
@@ -32,7 +32,7 @@ class ModelSerialExecutionTest : public test::ServingFixture {
       for (auto* request : requests) test::AnswerIdentity(instance, request);
       return Status::Ok();
     };
-    Start(Config(config));
+    Start(SerialConfig(config));
     SendOne();
     entered.get_future().wait();
     for (int i = 0; i < 5; ++i) SendOne();

@@ -21,9 +21,10 @@ namespace {
 
 using test::kEnd;
 using test::kStart;
+using test::NameOf;
 using Requests = std::vector<TRITONBACKEND_Request*>;
 
-std::string Config(const std::string& groups, const std::string& more = "") {
+std::string UpdateConfig(const std::string& groups, const std::string& more = "") {
   return StrCat(R"({"backend": "fake", "max_batch_size": 1,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
@@ -33,12 +34,6 @@ std::string Config(const std::string& groups, const std::string& more = "") {
 
 std::string Cpu(int count, const std::string& more = "") {
   return StrCat(R"({"name": "g", "kind": "KIND_CPU", "count": )", count, more, "}");
-}
-
-std::string NameOf(TRITONBACKEND_ModelInstance* instance) {
-  const char* name = nullptr;
-  EXPECT_EQ(TRITONBACKEND_ModelInstanceName(instance, &name), nullptr);
-  return name;
 }
 
 // Blocks callers until `count` of them have arrived.
@@ -103,12 +98,12 @@ TEST_F(ModelUpdateTest, AddsAndRemovesInstancesAndKeepsTheOthers) {
   for (const char* scheduler : {"", R"(, "dynamic_batching": {})"}) {
     const int64_t before = NumCalls("instance_finalize");
     const int64_t num_initialized = NumCalls("instance_initialize g_0");
-    Start(Config(Cpu(1), scheduler));
+    Start(UpdateConfig(Cpu(1), scheduler));
     EXPECT_EQ(ExecutingInstances(1), std::set<std::string>{"g_0"});
-    ASSERT_TRUE(Update(Config(Cpu(3), scheduler)).ok());
+    ASSERT_TRUE(Update(UpdateConfig(Cpu(3), scheduler)).ok());
     EXPECT_EQ(ExecutingInstances(3), (std::set<std::string>{"g_0", "g_1", "g_2"}));
     EXPECT_NE(model_->ConfigJson().find(R"("count":3)"), std::string::npos);
-    ASSERT_TRUE(Update(Config(Cpu(1), scheduler)).ok());
+    ASSERT_TRUE(Update(UpdateConfig(Cpu(1), scheduler)).ok());
     EXPECT_EQ(NumCalls("instance_finalize"), before + 2)
         << "the update does not wait for their end";
     EXPECT_EQ(ExecutingInstances(1), std::set<std::string>{"g_0"});
@@ -121,12 +116,12 @@ TEST_F(ModelUpdateTest, AddsAndRemovesInstancesAndKeepsTheOthers) {
 }
 
 TEST_F(ModelUpdateTest, ChangesNothingWhenAnInstanceFailsToInitialise) {
-  Start(Config(Cpu(1)));
+  Start(UpdateConfig(Cpu(1)));
   backend.instance_initialize = [](auto* instance) {
     return NameOf(instance) == "g_2" ? UnavailableError("no room for ", NameOf(instance))
                                      : Status::Ok();
   };
-  EXPECT_EQ(Update(Config(Cpu(3))).message(), "no room for g_2");
+  EXPECT_EQ(Update(UpdateConfig(Cpu(3))).message(), "no room for g_2");
   EXPECT_NE(model_->ConfigJson().find(R"("count":1)"), std::string::npos);
   EXPECT_EQ(NumCalls("instance_finalize"), 2) << "g_1 and g_2";
   EXPECT_EQ(ExecutingInstances(1), std::set<std::string>{"g_0"});
@@ -136,7 +131,7 @@ TEST_F(ModelUpdateTest, ServesWithAnInstanceOnlyAfterItsWarmUpSucceeded) {
   const std::string warmup =
       R"(, "model_warmup": [{"name": "w", "batch_size": 1,
       "inputs": {"IN": {"data_type": "TYPE_FP32", "dims": [1], "zero_data": true}}}])";
-  Start(Config(Cpu(1), warmup));
+  Start(UpdateConfig(Cpu(1), warmup));
   backend.execute = [&](auto* instance, Requests requests) {
     if (NameOf(instance) == "g_0") {
       for (auto* request : requests) test::AnswerIdentity(instance, request);
@@ -147,20 +142,20 @@ TEST_F(ModelUpdateTest, ServesWithAnInstanceOnlyAfterItsWarmUpSucceeded) {
     EXPECT_EQ(client_.WaitFor(4).size(), 4U);
     return InternalError("too cold");
   };
-  const Status status = Update(Config(Cpu(2), warmup));
+  const Status status = Update(UpdateConfig(Cpu(2), warmup));
   EXPECT_NE(status.message().find("too cold"), std::string::npos) << status.message();
   EXPECT_EQ(NumCalls("instance_finalize"), 1);
   num_sent_ = 4;
   EXPECT_EQ(ExecutingInstances(1), std::set<std::string>{"g_0"});
   backend.execute = nullptr;
-  EXPECT_TRUE(Update(Config(Cpu(2), warmup)).ok());
+  EXPECT_TRUE(Update(UpdateConfig(Cpu(2), warmup)).ok());
   EXPECT_EQ(ExecutingInstances(2).size(), 2U);
 }
 
 TEST_F(ModelUpdateTest, FinalizesARemovedInstanceAfterItsLastRequestIsReleased) {
   std::mutex mutex;
   std::vector<std::pair<TRITONBACKEND_ModelInstance*, TRITONBACKEND_Request*>> num_initialized;
-  Start(Config(StrCat(R"({"name": "a", "kind": "KIND_CPU", "count": 1})")));
+  Start(UpdateConfig(StrCat(R"({"name": "a", "kind": "KIND_CPU", "count": 1})")));
   backend.execute = [&](auto* instance, Requests requests) {
     std::lock_guard lock(mutex);
     num_initialized.emplace_back(instance, requests[0]);
@@ -171,7 +166,7 @@ TEST_F(ModelUpdateTest, FinalizesARemovedInstanceAfterItsLastRequestIsReleased) 
     std::lock_guard lock(mutex);
     return num_initialized.size() == 1;
   }));
-  ASSERT_TRUE(Update(Config(R"({"name": "b", "kind": "KIND_CPU", "count": 1})")).ok());
+  ASSERT_TRUE(Update(UpdateConfig(R"({"name": "b", "kind": "KIND_CPU", "count": 1})")).ok());
   WaitForEnds();  // no reaper thread waits for the instance
   EXPECT_EQ(NumCalls("instance_finalize"), 0);
   test::AnswerIdentity(num_initialized[0].first, num_initialized[0].second);
@@ -196,11 +191,11 @@ TEST_F(ModelUpdateTest, KeepsOpenSequencesOnTheirInstance) {
     }
     return Status::Ok();
   };
-  Start(Config(Cpu(2), sequences));
+  Start(UpdateConfig(Cpu(2), sequences));
   SendOne(1, kStart);
   SendOne(2, kStart);
   EXPECT_EQ(client_.WaitFor(2).size(), 2U);
-  ASSERT_TRUE(Update(Config(Cpu(1), sequences)).ok());
+  ASSERT_TRUE(Update(UpdateConfig(Cpu(1), sequences)).ok());
   SendOne(3, kStart | kEnd);  // waits for the remaining slot
   EXPECT_EQ(NumCalls("instance_finalize"), 0);
   SendOne(1, kEnd);
@@ -209,7 +204,7 @@ TEST_F(ModelUpdateTest, KeepsOpenSequencesOnTheirInstance) {
   EXPECT_TRUE(Eventually([&] { return NumCalls("instance_finalize") == 1; }));
   SendOne(4, kStart | kEnd);
   EXPECT_EQ(client_.WaitFor(6).size(), 6U);
-  ASSERT_TRUE(Update(Config(Cpu(3), sequences)).ok());
+  ASSERT_TRUE(Update(UpdateConfig(Cpu(3), sequences)).ok());
   for (const uint64_t id : {5, 6, 7}) SendOne(id, kStart);
   EXPECT_EQ(client_.WaitFor(9).size(), 9U);
   std::lock_guard lock(mutex);
@@ -224,13 +219,13 @@ TEST_F(ModelUpdateTest, KeepsOpenSequencesOnTheirInstance) {
 }
 
 TEST_F(ModelUpdateTest, LosesNoRequestWhileInstancesChange) {
-  Start(Config(Cpu(2), R"(, "dynamic_batching": {})"));
+  Start(UpdateConfig(Cpu(2), R"(, "dynamic_batching": {})"));
   constexpr size_t kNumRequests = 200;
   std::thread sender([&] {
     for (size_t i = 0; i < kNumRequests; ++i) SendOne();
   });
   for (const int count : {4, 1, 3, 2, 5, 1}) {
-    EXPECT_TRUE(Update(Config(Cpu(count), R"(, "dynamic_batching": {})")).ok());
+    EXPECT_TRUE(Update(UpdateConfig(Cpu(count), R"(, "dynamic_batching": {})")).ok());
   }
   sender.join();
   const auto answers = client_.WaitFor(kNumRequests);
@@ -276,7 +271,7 @@ TEST_F(ModelUpdateTest, BindsInstanceThreadsByHostPolicy) {
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
-  Start(Config(R"({"name": "bound", "kind": "KIND_CPU", "count": 1, "host_policy": "narrow"},
+  Start(UpdateConfig(R"({"name": "bound", "kind": "KIND_CPU", "count": 1, "host_policy": "narrow"},
                   {"name": "free", "kind": "KIND_CPU", "count": 1})"));
   EXPECT_EQ(CurrentThreadCores(), load_thread_cores) << "the load thread is unchanged";
   SendOne();
@@ -297,7 +292,7 @@ TEST_F(ModelUpdateTest, InstanceThreadsDoNotInheritTheSendersCpuBinding) {
     for (auto* request : requests) test::AnswerIdentity(instance, request);
     return Status::Ok();
   };
-  Start(Config(Cpu(1)));
+  Start(UpdateConfig(Cpu(1)));
   std::thread([&] {
     ASSERT_TRUE(BindThread({"narrow", {load_thread_cores.back()}, -1}).ok());
     SendOne();
@@ -308,7 +303,7 @@ TEST_F(ModelUpdateTest, InstanceThreadsDoNotInheritTheSendersCpuBinding) {
 }
 
 TEST_F(ModelUpdateTest, SerializesExecutionsThatShareADeviceMutex) {
-  Start(Config(Cpu(1)));
+  Start(UpdateConfig(Cpu(1)));
   std::atomic<int> inside{0}, max_inside{0};
   backend.execute = [&](auto* instance, Requests requests) {
     max_inside = std::max<int>(max_inside, ++inside);

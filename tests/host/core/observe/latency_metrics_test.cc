@@ -34,7 +34,7 @@ std::string PageOf(const ModelStatistics& statistics) {
   return page;
 }
 
-bool Has(const std::string& page, const std::string& line) {
+bool HasLine(const std::string& page, const std::string& line) {
   return page.find(line + "\n") != std::string::npos;
 }
 
@@ -54,18 +54,19 @@ TEST(LatencyMetricsTest, SummariesRecordTheDurationsThatCountersAddUp) {
   statistics.host().RecordCacheMiss(7000);
   const std::string page = PageOf(statistics);
   const std::string labels = R"({_tag="t",model="m",version="1"})";
-  EXPECT_TRUE(Has(page, "# TYPE nv_inference_request_summary_us summary")) << page;
-  EXPECT_TRUE(Has(page, "nv_inference_request_summary_us_count" + labels + " 4"));
-  EXPECT_TRUE(Has(page, "nv_inference_request_summary_us_sum" + labels + " 641"));
-  EXPECT_TRUE(Has(page, "nv_inference_queue_summary_us_sum" + labels + " 57"));
-  EXPECT_TRUE(Has(page, "nv_inference_compute_input_summary_us_sum" + labels + " 60"));
-  EXPECT_TRUE(Has(page, "nv_inference_compute_infer_summary_us_sum" + labels + " 180"));
-  EXPECT_TRUE(Has(page, "nv_inference_compute_output_summary_us_sum" + labels + " 60"));
-  EXPECT_TRUE(Has(page, "nv_cache_hit_summary_per_model_sum" + labels + " 40"));
-  EXPECT_TRUE(Has(page, "nv_cache_miss_summary_per_model_sum" + labels + " 7"));
+  EXPECT_TRUE(HasLine(page, "# TYPE nv_inference_request_summary_us summary")) << page;
+  EXPECT_TRUE(HasLine(page, "nv_inference_request_summary_us_count" + labels + " 4"));
+  EXPECT_TRUE(HasLine(page, "nv_inference_request_summary_us_sum" + labels + " 641"));
+  EXPECT_TRUE(HasLine(page, "nv_inference_queue_summary_us_sum" + labels + " 57"));
+  EXPECT_TRUE(HasLine(page, "nv_inference_compute_input_summary_us_sum" + labels + " 60"));
+  EXPECT_TRUE(HasLine(page, "nv_inference_compute_infer_summary_us_sum" + labels + " 180"));
+  EXPECT_TRUE(HasLine(page, "nv_inference_compute_output_summary_us_sum" + labels + " 60"));
+  EXPECT_TRUE(HasLine(page, "nv_cache_hit_summary_per_model_sum" + labels + " 40"));
+  EXPECT_TRUE(HasLine(page, "nv_cache_miss_summary_per_model_sum" + labels + " 7"));
   const std::string median =
       R"(nv_inference_compute_infer_summary_us{_tag="t",model="m",version="1",quantile="0.5"})";
-  EXPECT_TRUE(Has(page, median + " 30") || Has(page, median + " 60") || Has(page, median + " 90"));
+  EXPECT_TRUE(HasLine(page, median + " 30") || HasLine(page, median + " 60") ||
+              HasLine(page, median + " 90"));
   EXPECT_EQ(page.find("first_response"), std::string::npos) << "the model has one response";
 }
 
@@ -81,12 +82,12 @@ TEST(LatencyMetricsTest, TheHistogramHasTheModelsBuckets) {
   const std::string page = PageOf(statistics);
   const std::string name = "nv_inference_first_response_histogram_ms";
   const std::string labels = R"(_tag="t",model="m",version="1")";
-  EXPECT_TRUE(Has(page, "# TYPE " + name + " histogram")) << page;
-  EXPECT_TRUE(Has(page, name + "_count{" + labels + "} 4"));
-  EXPECT_TRUE(Has(page, name + "_sum{" + labels + "} 76"));
-  EXPECT_TRUE(Has(page, name + "_bucket{" + labels + R"(,le="10"} 1)"));
-  EXPECT_TRUE(Has(page, name + "_bucket{" + labels + R"(,le="20"} 3)"));
-  EXPECT_TRUE(Has(page, name + "_bucket{" + labels + R"(,le="+Inf"} 4)"));
+  EXPECT_TRUE(HasLine(page, "# TYPE " + name + " histogram")) << page;
+  EXPECT_TRUE(HasLine(page, name + "_count{" + labels + "} 4"));
+  EXPECT_TRUE(HasLine(page, name + "_sum{" + labels + "} 76"));
+  EXPECT_TRUE(HasLine(page, name + "_bucket{" + labels + R"(,le="10"} 1)"));
+  EXPECT_TRUE(HasLine(page, name + "_bucket{" + labels + R"(,le="20"} 3)"));
+  EXPECT_TRUE(HasLine(page, name + "_bucket{" + labels + R"(,le="+Inf"} 4)"));
   EXPECT_EQ(page.find("summary"), std::string::npos);
 }
 

@@ -11,7 +11,7 @@ using test::FakeTarget;
 using test::TestClient;
 using test::TestRequest;
 
-constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 4,
+constexpr char kRequestConfig[] = R"({"backend": "b", "max_batch_size": 4,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [2]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [2]},
              {"name": "MORE", "data_type": "TYPE_FP32", "dims": [2]}],
@@ -19,7 +19,7 @@ constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 4,
 
 class InferRequestTest : public testing::Test {
  protected:
-  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kRequestConfig);
   TestClient client_;
   TestRequest owner_{target_, &client_, "r", {1, 2}};
   InferRequest& request_ = owner_.request;

@@ -96,7 +96,8 @@ TEST(ResponseRoomTest, AThreadThatMustNotWaitDoesNotWait) {
   EXPECT_FALSE(room.HasRoom());
 }
 
-constexpr char kConfig[] = R"({"backend": "b", "model_transaction_policy": {"decoupled": true},
+constexpr char kDecoupledConfig[] =
+    R"({"backend": "b", "model_transaction_policy": {"decoupled": true},
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}]})";
 
@@ -115,7 +116,7 @@ class WaitingSenderTest : public testing::Test {
     return sender;
   }
 
-  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kDecoupledConfig);
   TestClient client_;
   TestRequest owner_{target_, &client_, "r", {1}};
   InferRequest& request_ = owner_.request;

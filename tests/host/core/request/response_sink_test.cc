@@ -21,7 +21,7 @@ using test::TestClient;
 using test::TestRequest;
 
 constexpr uint32_t kFinal = TRITONSERVER_RESPONSE_COMPLETE_FINAL;
-constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 2,
+constexpr char kSinkConfig[] = R"({"backend": "b", "max_batch_size": 2,
   "model_transaction_policy": {"decoupled": true},
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1], "reshape": {"shape": []}},
@@ -36,7 +36,7 @@ class ResponseSinkTest : public testing::Test {
   }
   void Release() { request_.Release(TRITONSERVER_REQUEST_RELEASE_ALL); }
 
-  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kSinkConfig);
   TestClient client_;
   TestRequest owner_{target_, &client_, "r", {2, 1}};
   InferRequest& request_ = owner_.request;
@@ -262,7 +262,7 @@ TEST_F(ResponseSinkTest, SendsALeasedOutputWithoutACopy) {
 }
 
 TEST_F(ResponseSinkTest, ALeasedOutputKeepsItsModelUntilItIsReleased) {
-  auto target = std::make_shared<FakeTarget>(kConfig);
+  auto target = std::make_shared<FakeTarget>(kSinkConfig);
   const int64_t shape[] = {2};
   const float values[] = {1, 2};
   int num_returned = 0;

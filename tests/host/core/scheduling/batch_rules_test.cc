@@ -13,7 +13,7 @@ using test::FakeTarget;
 using test::TestClient;
 using test::TestRequest;
 
-constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 8,
+constexpr char kRulesConfig[] = R"({"backend": "b", "max_batch_size": 8,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]},
             {"name": "EXTRA", "data_type": "TYPE_FP32", "dims": [1], "optional": true},
             {"name": "RAGGED", "data_type": "TYPE_FP32", "dims": [-1], "optional": true,
@@ -45,7 +45,7 @@ class BatchRulesTest : public testing::Test {
     return BatchRules(config, 8).Decide(queue_, now_ns);
   }
 
-  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kRulesConfig);
   TestClient client_;
   std::deque<TestRequest> requests_;
   PriorityQueue queue_{DynamicBatching{}};

@@ -19,14 +19,14 @@ using test::FakeTarget;
 using test::TestClient;
 using test::TestRequest;
 
-constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 4,
+constexpr char kBatcherConfig[] = R"({"backend": "b", "max_batch_size": 4,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [-1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [-1]}],
   "dynamic_batching": {}})";
 
 class DynamicBatcherTest : public testing::Test {
  protected:
-  void SetUp() override { config_ = *test::ConfigOf(kConfig).dynamic_batching; }
+  void SetUp() override { config_ = *test::ConfigOf(kBatcherConfig).dynamic_batching; }
   std::shared_ptr<DynamicBatcher> NewBatcher() {
     return std::make_shared<DynamicBatcher>(config_, 4, &timeout_thread_);
   }
@@ -44,7 +44,7 @@ class DynamicBatcherTest : public testing::Test {
     for (InferRequest* request : batch) Answer(request);
   }
 
-  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kBatcherConfig);
   TestClient client_;
   std::deque<TestRequest> requests_;
   DynamicBatching config_;
@@ -255,7 +255,7 @@ TEST_F(DynamicBatcherTest, ServesManyClientsAndInstances) {
 
 // All requests have one shape: an arrival that does not fill the batch wakes no thread.
 TEST_F(DynamicBatcherTest, ReleasesABatchOfFixedShapesThatFillsUpWithinTheDelay) {
-  std::string config = kConfig;
+  std::string config = kBatcherConfig;
   for (size_t at; (at = config.find("[-1]")) != std::string::npos;) config.replace(at, 4, "[1]");
   target_ = std::make_shared<FakeTarget>(config);
   config_.max_queue_delay_us = 3'600'000'000;

@@ -14,7 +14,7 @@ using test::FakeTarget;
 using test::TestClient;
 using test::TestRequest;
 
-constexpr char kConfig[] = R"({"backend": "b",
+constexpr char kFifoConfig[] = R"({"backend": "b",
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}]})";
 
@@ -30,7 +30,7 @@ class FifoSchedulerTest : public testing::Test {
     request->Fail(InternalError("answered"), FailureReason::kOther);
   }
 
-  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kFifoConfig);
   TestClient client_;
   std::deque<TestRequest> requests_;
   QueueTimeoutThread timeout_thread_;

@@ -13,7 +13,7 @@ using test::FakeTarget;
 using test::TestClient;
 using test::TestRequest;
 
-constexpr char kConfig[] = R"({"backend": "b", "max_batch_size": 8,
+constexpr char kQueueConfig[] = R"({"backend": "b", "max_batch_size": 8,
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}],
   "dynamic_batching": {"priority_levels": 3, "default_priority_level": 2}})";
@@ -39,11 +39,11 @@ class PriorityQueueTest : public testing::Test {
     }
   }
 
-  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kQueueConfig);
   TestClient client_;
   std::deque<TestRequest> requests_;
   DynamicBatching config_ = target_->schema().priority_levels == 3
-                                ? *test::ConfigOf(kConfig).dynamic_batching
+                                ? *test::ConfigOf(kQueueConfig).dynamic_batching
                                 : DynamicBatching{};
 };
 
@@ -116,7 +116,7 @@ TEST_F(PriorityQueueTest, MovesDelayedRequestsToTheEndOfTheirLevel) {
 }
 
 TEST_F(PriorityQueueTest, SupportsAnyNumberOfLevels) {
-  std::string json = kConfig;
+  std::string json = kQueueConfig;
   json.replace(json.find("3,"), 1, "4294967296");
   target_ = std::make_shared<FakeTarget>(json);
   config_ = *test::ConfigOf(json).dynamic_batching;
@@ -142,7 +142,7 @@ TEST_F(PriorityQueueTest, SupportsAnyNumberOfLevels) {
 }
 
 TEST_F(PriorityQueueTest, KeepsLevelsInOrderWhenMostRequestsExpire) {
-  std::string json = kConfig;
+  std::string json = kQueueConfig;
   json.replace(json.find("3,"), 1, "4294967296");
   target_ = std::make_shared<FakeTarget>(json);
   config_ = *test::ConfigOf(json).dynamic_batching;

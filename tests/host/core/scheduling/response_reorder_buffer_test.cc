@@ -16,7 +16,7 @@ using test::FakeTarget;
 using test::TestClient;
 using test::TestRequest;
 
-constexpr char kConfig[] = R"({"backend": "b",
+constexpr char kReorderConfig[] = R"({"backend": "b",
   "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [1]}],
   "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [1]}]})";
 
@@ -41,7 +41,7 @@ class ResponseReorderBufferTest : public testing::Test {
     return ids;
   }
 
-  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kConfig);
+  std::shared_ptr<FakeTarget> target_ = std::make_shared<FakeTarget>(kReorderConfig);
   ResponseReorderBuffer reorder_buffer_;
   TestClient client_;
   std::deque<TestRequest> requests_;

@@ -22,7 +22,7 @@ Result<ByteBuffer> Decompress(std::string_view bytes, size_t max_bytes) {
   return decompression.TakeOutput();
 }
 
-std::string ErrorOf(std::string_view bytes, size_t max_bytes = 100) {
+std::string DecompressionError(std::string_view bytes, size_t max_bytes = 100) {
   const Result<ByteBuffer> result = Decompress(bytes, max_bytes);
   return result.ok() ? "no error" : result.status().message();
 }
@@ -36,10 +36,10 @@ TEST(CompressionTest, DecompressesPythonOutput) {
 }
 
 TEST(CompressionTest, ReportsDamagedTruncatedAndTrailingData) {
-  EXPECT_NE(ErrorOf("notgzip").find("damaged"), std::string::npos);
-  EXPECT_NE(ErrorOf("").find("truncated"), std::string::npos);
-  EXPECT_NE(ErrorOf(kGzipHello.substr(0, 20)).find("truncated"), std::string::npos);
-  EXPECT_NE(ErrorOf(std::string(kGzipHello) + "x").find("follow"), std::string::npos);
+  EXPECT_NE(DecompressionError("notgzip").find("damaged"), std::string::npos);
+  EXPECT_NE(DecompressionError("").find("truncated"), std::string::npos);
+  EXPECT_NE(DecompressionError(kGzipHello.substr(0, 20)).find("truncated"), std::string::npos);
+  EXPECT_NE(DecompressionError(std::string(kGzipHello) + "x").find("follow"), std::string::npos);
 }
 
 TEST(CompressionTest, RejectsADecompressionBombAtTheLimit) {
@@ -47,9 +47,9 @@ TEST(CompressionTest, RejectsADecompressionBombAtTheLimit) {
   const std::string_view piece = zeros;
   const std::string bomb = Compress(Encoding::kGzip, {&piece, 1});
   ASSERT_LT(bomb.size(), 10000u);
-  EXPECT_EQ(ErrorOf(bomb, 65536),
+  EXPECT_EQ(DecompressionError(bomb, 65536),
             "Decompressed data size exceeds the maximum allowed value of 65536 bytes.");
-  EXPECT_EQ(ErrorOf(bomb, zeros.size()), "no error");
+  EXPECT_EQ(DecompressionError(bomb, zeros.size()), "no error");
 }
 
 TEST(CompressionTest, DecompressesInSteps) {

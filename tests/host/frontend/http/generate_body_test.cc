@@ -23,20 +23,20 @@ ModelSignature Model() {
   return *model;
 }
 
-Status Parse(std::string_view json, GenerateBody& body) {
+Status ParseGenerateBody(std::string_view json, GenerateBody& body) {
   return ParseGenerateBody(json, Model(), 64, body);
 }
 
-std::string ErrorOf(std::string_view json) {
+std::string GenerateBodyError(std::string_view json) {
   GenerateBody body;
-  const Status status = Parse(json, body);
+  const Status status = ParseGenerateBody(json, body);
   return status.ok() ? "no error" : status.message();
 }
 
 TEST(GenerateBodyTest, MembersThatNameInputsBecomeTensors) {
   GenerateBody body;
   const Status status =
-      Parse(R"({"text_input":"hi","max_tokens":5,"ids":[1,2,3],"stream":true})", body);
+      ParseGenerateBody(R"({"text_input":"hi","max_tokens":5,"ids":[1,2,3],"stream":true})", body);
   ASSERT_TRUE(status.ok()) << status.message();
   ASSERT_EQ(body.inputs.size(), 4u);
   EXPECT_EQ(body.inputs[0].shape, (InlineVector<int64_t, 6>{1, 1}));
@@ -46,9 +46,9 @@ TEST(GenerateBodyTest, MembersThatNameInputsBecomeTensors) {
 }
 
 TEST(GenerateBodyTest, MisspeltInputsOfALanguageModelAreRefused) {
-  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","max_token":5})"),
+  EXPECT_EQ(GenerateBodyError(R"({"text_input":"hi","max_token":5})"),
             "unknown member 'max_token'; did you mean 'max_tokens'?");
-  EXPECT_EQ(ErrorOf(R"({"parameters":{"max_token":[5]}})"),
+  EXPECT_EQ(GenerateBodyError(R"({"parameters":{"max_token":[5]}})"),
             "unknown member 'max_token'; did you mean 'max_tokens'?");
   GenerateBody body;
   EXPECT_TRUE(ParseGenerateBody(R"({"max_token":5})", ModelSignature(), 64, body).ok());
@@ -56,9 +56,9 @@ TEST(GenerateBodyTest, MisspeltInputsOfALanguageModelAreRefused) {
 
 TEST(GenerateBodyTest, MembersThatNoLanguageModelReadsAreNoted) {
   GenerateBody body;
-  ASSERT_TRUE(Parse(R"({"text_input":"hi","id":"7","custom_option":5,
+  ASSERT_TRUE(ParseGenerateBody(R"({"text_input":"hi","id":"7","custom_option":5,
                         "parameters":{"max_tokens":5,"timeout":9,"other":true}})",
-                    body)
+                                body)
                   .ok());
   EXPECT_EQ(body.unknown_members, (std::vector<std::string>{"custom_option", "other"}));
   GenerateBody image;
@@ -82,12 +82,12 @@ TEST(GenerateBodyTest, TheEngineAndItsPreprocessingAreLanguageModels) {
 }
 
 TEST(GenerateBodyTest, MembersThatAskForAMissingFeatureAreRefused) {
-  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","mrope_position_deltas":3})"),
+  EXPECT_EQ(GenerateBodyError(R"({"text_input":"hi","mrope_position_deltas":3})"),
             "member 'mrope_position_deltas': this feature is not supported (multimodal rotary "
             "positions)");
-  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","skip_cross_attn_blocks":true})"),
+  EXPECT_EQ(GenerateBodyError(R"({"text_input":"hi","skip_cross_attn_blocks":true})"),
             "member 'skip_cross_attn_blocks': this feature is not supported (cross attention)");
-  EXPECT_EQ(ErrorOf(R"({"text_input":"hi","skip_cross_attn_blocks":false})"), "no error");
+  EXPECT_EQ(GenerateBodyError(R"({"text_input":"hi","skip_cross_attn_blocks":false})"), "no error");
 }
 
 TEST(GenerateBodyTest, TheMissingFeaturesAreThoseOfTheEnginesTable) {
@@ -104,32 +104,35 @@ TEST(GenerateBodyTest, TheMissingFeaturesAreThoseOfTheEnginesTable) {
 
 TEST(GenerateBodyTest, TheInnermostVariableDimensionFollowsFromTheElementCount) {
   GenerateBody body;
-  ASSERT_TRUE(Parse(R"({"image":[1,2,3,4,5,6,7,8],"text_input":["a","b"]})", body).ok());
+  ASSERT_TRUE(
+      ParseGenerateBody(R"({"image":[1,2,3,4,5,6,7,8],"text_input":["a","b"]})", body).ok());
   EXPECT_EQ(body.inputs[0].shape, (InlineVector<int64_t, 6>{2, 2, 2}));
   EXPECT_EQ(body.inputs[1].shape, (InlineVector<int64_t, 6>{2, 1}));
 }
 
 TEST(GenerateBodyTest, ElementsMustFillTheShape) {
-  EXPECT_EQ(ErrorOf(R"({"image":[1,2,3]})"),
+  EXPECT_EQ(GenerateBodyError(R"({"image":[1,2,3]})"),
             "The schema can not convert input 'image' to tensor with proper shape");
-  EXPECT_EQ(ErrorOf(R"({"stream":[true,false]})"),
+  EXPECT_EQ(GenerateBodyError(R"({"stream":[true,false]})"),
             "The schema can not convert input 'stream' to tensor with proper shape");
 }
 
 TEST(GenerateBodyTest, NestedArraysMustNotAddElements) {
   GenerateBody body;
-  ASSERT_TRUE(Parse(R"({"ids":[[1],[2],3],"text_input":[["a"]]})", body).ok());
+  ASSERT_TRUE(ParseGenerateBody(R"({"ids":[[1],[2],3],"text_input":[["a"]]})", body).ok());
   EXPECT_EQ(body.inputs[0].shape, (InlineVector<int64_t, 6>{1, 3}));
   EXPECT_EQ(body.inputs[1].shape, (InlineVector<int64_t, 6>{1, 1}));
   for (const char* json : {R"({"ids":[[1,2,3]]})", R"({"ids":[[]]})", R"({"ids":[[1,2],[3]]})"}) {
-    EXPECT_EQ(ErrorOf(json), "input 'ids': Shape does not match true shape of 'data' field");
+    EXPECT_EQ(GenerateBodyError(json),
+              "input 'ids': Shape does not match true shape of 'data' field");
   }
 }
 
 TEST(GenerateBodyTest, OtherMembersBecomeParameters) {
   GenerateBody body;
-  ASSERT_TRUE(
-      Parse(R"({"a":"x","b":-2,"c":0.5,"d":true,"parameters":{"e":1,"priority":3}})", body).ok());
+  ASSERT_TRUE(ParseGenerateBody(
+                  R"({"a":"x","b":-2,"c":0.5,"d":true,"parameters":{"e":1,"priority":3}})", body)
+                  .ok());
   ASSERT_EQ(body.options.parameters.size(), 5u);
   EXPECT_EQ(body.options.parameters[4].name, "e");
   EXPECT_EQ(body.options.priority, 3u);
@@ -138,7 +141,8 @@ TEST(GenerateBodyTest, OtherMembersBecomeParameters) {
 TEST(GenerateBodyTest, NestedParametersMayNameInputs) {
   GenerateBody body;
   ASSERT_TRUE(
-      Parse(R"({"text_input":"hi","parameters":{"max_tokens":5,"stream":true,"seed":1}})", body)
+      ParseGenerateBody(
+          R"({"text_input":"hi","parameters":{"max_tokens":5,"stream":true,"seed":1}})", body)
           .ok());
   ASSERT_EQ(body.inputs.size(), 3u);
   EXPECT_EQ(body.inputs[1].name, "max_tokens");
@@ -149,7 +153,7 @@ TEST(GenerateBodyTest, NestedParametersMayNameInputs) {
 
 TEST(GenerateBodyTest, TheIdBecomesTheRequestId) {
   GenerateBody body;
-  ASSERT_TRUE(Parse(R"({"id":"g1"})", body).ok());
+  ASSERT_TRUE(ParseGenerateBody(R"({"id":"g1"})", body).ok());
   EXPECT_EQ(body.options.id, "g1");
 }
 
@@ -170,18 +174,18 @@ TEST(GenerateBodyTest, AnInputMayBeNamedIdButNotParameters) {
 }
 
 TEST(GenerateBodyTest, RejectsInvalidBodiesAndNamesTheMember) {
-  EXPECT_EQ(ErrorOf(R"({"max_tokens":"five"})"),
+  EXPECT_EQ(GenerateBodyError(R"({"max_tokens":"five"})"),
             "input 'max_tokens': invalid JSON at byte 14: expected a number, got a string");
-  EXPECT_EQ(ErrorOf(R"({"foo":[1]})"),
+  EXPECT_EQ(GenerateBodyError(R"({"foo":[1]})"),
             "parameter 'foo' has invalid type. It should be either 'int', 'bool', or 'string'.");
-  EXPECT_EQ(ErrorOf(R"({"parameters":{"foo":null}})"),
+  EXPECT_EQ(GenerateBodyError(R"({"parameters":{"foo":null}})"),
             "Converting keyword: 'parameters': parameter 'foo' has invalid type. It should be "
             "either 'int', 'bool', or 'string'.");
   for (const char* json :
        {"", "[]", "{", R"({"text_input":null})", R"({"foo":{}})", R"({"foo":null})", R"({"id":7})",
         R"({"max_tokens":3000000000})", R"({"max_tokens":1.5})",
         R"({"text_input":"a","text_input":"b"})", R"({"text_input":"a"} x)"}) {
-    EXPECT_NE(ErrorOf(json), "no error") << json;
+    EXPECT_NE(GenerateBodyError(json), "no error") << json;
   }
 }
 

@@ -9,21 +9,21 @@
 namespace nereid::http {
 namespace {
 
-struct Parsed {
+struct ParsedRequest {
   int status;  // 0 if the head is valid
   RequestHead head;
 };
 
 // `text` must outlive the result.
-Parsed Parse(std::string_view text) {
+ParsedRequest ParseRequest(std::string_view text) {
   static const HttpLimits limits;
-  Parsed parsed{0, {}};
+  ParsedRequest parsed{0, {}};
   if (const auto error = ParseHead(text, limits, parsed.head)) parsed.status = error->status;
   return parsed;
 }
 
 TEST(RequestHeadTest, ReadsARequest) {
-  const Parsed parsed = Parse(
+  const ParsedRequest parsed = ParseRequest(
       "POST /v2/models/m/infer?x=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 12\r\n"
       "Expect: 100-continue\r\nX-Empty:\r\n\r\n");
   ASSERT_EQ(parsed.status, 0);
@@ -39,19 +39,21 @@ TEST(RequestHeadTest, ReadsARequest) {
 }
 
 TEST(RequestHeadTest, AcceptsAbsoluteTargets) {
-  const Parsed parsed = Parse("GET http://127.0.0.1:8000/v2?a=b HTTP/1.1\r\nHost: a\r\n\r\n");
+  const ParsedRequest parsed =
+      ParseRequest("GET http://127.0.0.1:8000/v2?a=b HTTP/1.1\r\nHost: a\r\n\r\n");
   ASSERT_EQ(parsed.status, 0);
   EXPECT_EQ(parsed.head.path, "/v2");
   EXPECT_EQ(parsed.head.query, "a=b");
-  EXPECT_EQ(Parse("GET https://host HTTP/1.1\r\nHost: a\r\n\r\n").head.path, "/");
-  EXPECT_EQ(Parse("GET ftp://host/v2 HTTP/1.1\r\nHost: a\r\n\r\n").status, 400);
+  EXPECT_EQ(ParseRequest("GET https://host HTTP/1.1\r\nHost: a\r\n\r\n").head.path, "/");
+  EXPECT_EQ(ParseRequest("GET ftp://host/v2 HTTP/1.1\r\nHost: a\r\n\r\n").status, 400);
 }
 
 TEST(RequestHeadTest, KeepAliveFollowsVersionAndHeader) {
-  EXPECT_TRUE(Parse("GET / HTTP/1.1\r\nHost: a\r\n\r\n").head.keep_alive);
-  EXPECT_FALSE(Parse("GET / HTTP/1.0\r\n\r\n").head.keep_alive);
-  EXPECT_FALSE(Parse("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n").head.keep_alive);
-  EXPECT_TRUE(Parse("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").head.keep_alive);
+  EXPECT_TRUE(ParseRequest("GET / HTTP/1.1\r\nHost: a\r\n\r\n").head.keep_alive);
+  EXPECT_FALSE(ParseRequest("GET / HTTP/1.0\r\n\r\n").head.keep_alive);
+  EXPECT_FALSE(
+      ParseRequest("GET / HTTP/1.1\r\nHost: a\r\nConnection: x, Close\r\n\r\n").head.keep_alive);
+  EXPECT_TRUE(ParseRequest("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").head.keep_alive);
 }
 
 TEST(RequestHeadTest, RejectsMalformedHeads) {
@@ -69,46 +71,51 @@ TEST(RequestHeadTest, RejectsMalformedHeads) {
         "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1,1\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n",
         "GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 99999999999999999999\r\n\r\n"}) {
-    EXPECT_EQ(Parse(text).status, 400) << text;
+    EXPECT_EQ(ParseRequest(text).status, 400) << text;
   }
-  EXPECT_EQ(Parse("GET / HTTP/2.0\r\n\r\n").status, 505);
-  EXPECT_EQ(Parse("GET / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\n\r\n").status, 417);
+  EXPECT_EQ(ParseRequest("GET / HTTP/2.0\r\n\r\n").status, 505);
+  EXPECT_EQ(ParseRequest("GET / HTTP/1.1\r\nHost: a\r\nExpect: magic\r\n\r\n").status, 417);
 }
 
 TEST(RequestHeadTest, RequiresOneHostHeader) {
-  EXPECT_EQ(Parse("GET / HTTP/1.1\r\n\r\n").status, 400);
-  EXPECT_EQ(Parse("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n").status, 400);
-  EXPECT_EQ(Parse("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
-  EXPECT_EQ(Parse("GET http://a/ HTTP/1.1\r\n\r\n").status, 400);
-  EXPECT_EQ(Parse("GET / HTTP/1.0\r\n\r\n").status, 0);
+  EXPECT_EQ(ParseRequest("GET / HTTP/1.1\r\n\r\n").status, 400);
+  EXPECT_EQ(ParseRequest("GET / HTTP/1.1\r\nHost: a\r\nhost: a\r\n\r\n").status, 400);
+  EXPECT_EQ(ParseRequest("GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n").status, 400);
+  EXPECT_EQ(ParseRequest("GET http://a/ HTTP/1.1\r\n\r\n").status, 400);
+  EXPECT_EQ(ParseRequest("GET / HTTP/1.0\r\n\r\n").status, 0);
   for (const char* host : {"", "a", "a.b:80", "[::1]:8000", "127.0.0.1"}) {
-    EXPECT_EQ(Parse(StrCat("GET / HTTP/1.1\r\nHost: ", host, "\r\n\r\n")).status, 0) << host;
+    EXPECT_EQ(ParseRequest(StrCat("GET / HTTP/1.1\r\nHost: ", host, "\r\n\r\n")).status, 0) << host;
   }
   for (const char* host : {"a b", "a, b", "a/b", "user@a"}) {
-    EXPECT_EQ(Parse(StrCat("GET / HTTP/1.1\r\nHost: ", host, "\r\n\r\n")).status, 400) << host;
+    EXPECT_EQ(ParseRequest(StrCat("GET / HTTP/1.1\r\nHost: ", host, "\r\n\r\n")).status, 400)
+        << host;
   }
 }
 
 TEST(RequestHeadTest, RejectsAmbiguousBodyLengths) {
   EXPECT_EQ(
-      Parse("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n").status,
-      400);
-  EXPECT_EQ(
-      Parse("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
+      ParseRequest("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n")
           .status,
       400);
-  EXPECT_EQ(Parse("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n").status,
-            501);
-  EXPECT_EQ(Parse("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n").status, 501);
   EXPECT_EQ(
-      Parse("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n").status,
+      ParseRequest(
+          "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
+          .status,
+      400);
+  EXPECT_EQ(
+      ParseRequest("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n").status,
+      501);
+  EXPECT_EQ(ParseRequest("POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n").status, 501);
+  EXPECT_EQ(
+      ParseRequest("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n")
+          .status,
       0);
 }
 
 TEST(RequestHeadTest, RejectsTooManyHeaders) {
   std::string text = "GET / HTTP/1.1\r\nHost: a\r\n";
   for (int i = 0; i < 200; ++i) text += "A: b\r\n";
-  EXPECT_EQ(Parse(text + "\r\n").status, 431);
+  EXPECT_EQ(ParseRequest(text + "\r\n").status, 431);
 }
 
 TEST(RequestHeadTest, FindsTheEndForEverySplitOfTheBytes) {

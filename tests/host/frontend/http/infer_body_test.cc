@@ -6,13 +6,13 @@
 namespace nereid::http {
 namespace {
 
-Status Parse(std::string_view json, InferBody& body, std::string_view binary = {}) {
+Status ParseInferBody(std::string_view json, InferBody& body, std::string_view binary = {}) {
   return ParseInferBody(json, binary, "m", 64, body);
 }
 
-std::string ErrorOf(std::string_view json, std::string_view binary = {}) {
+std::string InferBodyError(std::string_view json, std::string_view binary = {}) {
   InferBody body;
-  const Status status = Parse(json, body, binary);
+  const Status status = ParseInferBody(json, body, binary);
   return status.ok() ? "no error" : status.message();
 }
 
@@ -36,7 +36,7 @@ TEST(InferBodyTest, CountsParsedTensorsInTheBudget) {
 
 TEST(InferBodyTest, ReadsEveryMemberOfTheProtocol) {
   InferBody body;
-  const Status status = Parse(
+  const Status status = ParseInferBody(
       R"({"id":"r1","parameters":{"sequence_id":7,"sequence_start":true,"sequence_end":false,
           "priority":2,"timeout":500,"binary_data_output":true,"a":"x","b":3,"c":1.5,"d":true},
           "inputs":[{"name":"A","shape":[2],"datatype":"FP32","data":[1,2]}],
@@ -71,7 +71,7 @@ TEST(InferBodyTest, IgnoresTheDataOfATensorWithoutElements) {
         R"({"inputs":[{"data":"x","name":"A","datatype":"FP16","shape":[2,0]}]})",
         R"({"inputs":[{"name":"A","shape":[0],"datatype":"BYTES","data":[]}]})"}) {
     InferBody body;
-    const Status status = Parse(json, body);
+    const Status status = ParseInferBody(json, body);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_TRUE(body.inputs[0].bytes().empty());
   }
@@ -82,7 +82,7 @@ TEST(InferBodyTest, AcceptsTheMembersOfAnInputInAnyOrder) {
        {R"({"inputs":[{"data":[[1,2]],"shape":[1,2],"datatype":"INT32","name":"A"}]})",
         R"({"inputs":[{"shape":[1,2],"data":[1,2],"name":"A","datatype":"INT32"}]})"}) {
     InferBody body;
-    const Status status = Parse(json, body);
+    const Status status = ParseInferBody(json, body);
     ASSERT_TRUE(status.ok()) << status.message();
     EXPECT_EQ(body.inputs[0].bytes(), std::string_view("\1\0\0\0\2\0\0\0", 8));
   }
@@ -91,7 +91,7 @@ TEST(InferBodyTest, AcceptsTheMembersOfAnInputInAnyOrder) {
 TEST(InferBodyTest, AssignsBinaryDataInTheOrderOfTheInputs) {
   InferBody body;
   const std::string_view binary = "aaaabbbbbbbb";
-  const Status status = Parse(
+  const Status status = ParseInferBody(
       R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"parameters":{"binary_data_size":4}},
                     {"name":"J","datatype":"INT32","shape":[1],"data":[5]},
                     {"name":"B","datatype":"INT64","shape":[1],"parameters":{"binary_data_size":8}}]})",
@@ -105,15 +105,15 @@ TEST(InferBodyTest, AssignsBinaryDataInTheOrderOfTheInputs) {
 TEST(InferBodyTest, EveryByteOfTheBinaryPartMustBelongToAnInput) {
   const std::string json =
       R"({"inputs":[{"name":"A","datatype":"INT32","shape":[1],"parameters":{"binary_data_size":4}}]})";
-  EXPECT_EQ(ErrorOf(json, "aaaab"), "unexpected additional input data for model 'm'");
-  EXPECT_EQ(ErrorOf(json, "aaa"),
+  EXPECT_EQ(InferBodyError(json, "aaaab"), "unexpected additional input data for model 'm'");
+  EXPECT_EQ(InferBodyError(json, "aaa"),
             "unexpected size for input 'A', expecting 1 additional bytes for model 'm'");
 }
 
 TEST(InferBodyTest, AnEmptyBinaryInputIsEmptyNotAbsent) {
   InferBody body;
   ASSERT_TRUE(
-      Parse(
+      ParseInferBody(
           R"({"inputs":[{"name":"A","datatype":"INT32","shape":[0],"parameters":{"binary_data_size":0}}]})",
           body)
           .ok());
@@ -122,23 +122,23 @@ TEST(InferBodyTest, AnEmptyBinaryInputIsEmptyNotAbsent) {
 
 TEST(InferBodyTest, SequencesMayHaveNames) {
   InferBody body;
-  ASSERT_TRUE(Parse(WithInput(R"(,"parameters":{"sequence_id":"abc"})"), body).ok());
+  ASSERT_TRUE(ParseInferBody(WithInput(R"(,"parameters":{"sequence_id":"abc"})"), body).ok());
   EXPECT_EQ(body.options.sequence_name, "abc");
 }
 
 TEST(InferBodyTest, UnknownMembersAreIgnored) {
-  EXPECT_EQ(ErrorOf(WithInput(R"(,"zzz":{"deep":[1,2,{}]})")), "no error");
+  EXPECT_EQ(InferBodyError(WithInput(R"(,"zzz":{"deep":[1,2,{}]})")), "no error");
 }
 
 TEST(InferBodyTest, NamesTheMissingMember) {
-  EXPECT_EQ(ErrorOf("{}"), "the request has no 'inputs'");
-  EXPECT_EQ(ErrorOf(R"({"inputs":[{"datatype":"INT32","shape":[1],"data":[1]}]})"),
+  EXPECT_EQ(InferBodyError("{}"), "the request has no 'inputs'");
+  EXPECT_EQ(InferBodyError(R"({"inputs":[{"datatype":"INT32","shape":[1],"data":[1]}]})"),
             "an input has no 'name'");
-  EXPECT_EQ(ErrorOf(R"({"inputs":[{"name":"A","shape":[1],"data":[1]}]})"),
+  EXPECT_EQ(InferBodyError(R"({"inputs":[{"name":"A","shape":[1],"data":[1]}]})"),
             "input 'A': no 'datatype'");
-  EXPECT_EQ(ErrorOf(R"({"inputs":[{"name":"A","datatype":"INT32","data":[1]}]})"),
+  EXPECT_EQ(InferBodyError(R"({"inputs":[{"name":"A","datatype":"INT32","data":[1]}]})"),
             "input 'A': no 'shape'");
-  EXPECT_EQ(ErrorOf(WithInput(R"(,"outputs":[{}])")), "an output has no 'name'");
+  EXPECT_EQ(InferBodyError(WithInput(R"(,"outputs":[{}])")), "an output has no 'name'");
 }
 
 TEST(InferBodyTest, UsesTritonsErrorMessages) {
@@ -148,30 +148,32 @@ TEST(InferBodyTest, UsesTritonsErrorMessages) {
   const std::string sources =
       "Input must set only one of the following fields: 'data', 'binary_data_size' in "
       "'parameters', 'shared_memory_region' in 'parameters'. But ";
-  EXPECT_EQ(ErrorOf(input("")), sources + "no field is set");
-  EXPECT_EQ(ErrorOf(input(R"(,"data":[1],"parameters":{"binary_data_size":4})")),
+  EXPECT_EQ(InferBodyError(input("")), sources + "no field is set");
+  EXPECT_EQ(InferBodyError(input(R"(,"data":[1],"parameters":{"binary_data_size":4})")),
             sources + "set 'data' 'binary_data_size'");
-  EXPECT_EQ(ErrorOf(input(R"(,"parameters":{"binary_data_size":4,"shared_memory_region":"r"})")),
-            sources + "set 'binary_data_size' 'shared_memory_region'");
-  EXPECT_EQ(ErrorOf(R"({"inputs":[{"datatype":"FLOAT","shape":[1],"data":[1],"name":"A"}]})"),
-            "invalid datatype for input A");
-  EXPECT_EQ(ErrorOf(R"({"inputs":[{"data":[1],"datatype":"BF16","shape":[1],"name":"A"}]})"),
+  EXPECT_EQ(
+      InferBodyError(input(R"(,"parameters":{"binary_data_size":4,"shared_memory_region":"r"})")),
+      sources + "set 'binary_data_size' 'shared_memory_region'");
+  EXPECT_EQ(
+      InferBodyError(R"({"inputs":[{"datatype":"FLOAT","shape":[1],"data":[1],"name":"A"}]})"),
+      "invalid datatype for input A");
+  EXPECT_EQ(InferBodyError(R"({"inputs":[{"data":[1],"datatype":"BF16","shape":[1],"name":"A"}]})"),
             "receiving BF16 data via JSON is not supported. Please use the binary data format for "
             "input A");
   const auto output = [](const std::string& key) {
     return WithInput(StrCat(R"(,"outputs":[{"name":"O","parameters":{"shared_memory_region":"r",)",
                             R"("shared_memory_byte_size":4,")", key, "}}]"));
   };
-  EXPECT_EQ(ErrorOf(output(R"(classification":1)")),
+  EXPECT_EQ(InferBodyError(output(R"(classification":1)")),
             "Output can't set both 'shared_memory_region' and 'classification'");
-  EXPECT_EQ(ErrorOf(output(R"(binary_data":true)")),
+  EXPECT_EQ(InferBodyError(output(R"(binary_data":true)")),
             "Output can't set both 'shared_memory_region' and 'binary_data'");
-  EXPECT_EQ(ErrorOf(output(R"(binary_data":false)")), "no error");
+  EXPECT_EQ(InferBodyError(output(R"(binary_data":false)")), "no error");
 }
 
 TEST(InferBodyTest, AParameterBeyond64BitsBecomesADouble) {
   InferBody body;
-  ASSERT_TRUE(Parse(WithInput(R"(,"parameters":{"x":99999999999999999999})"), body).ok());
+  ASSERT_TRUE(ParseInferBody(WithInput(R"(,"parameters":{"x":99999999999999999999})"), body).ok());
   ASSERT_EQ(body.options.parameters.size(), 1u);
   EXPECT_EQ(std::get<double>(body.options.parameters[0].value), 1e20);
 }
@@ -204,19 +206,19 @@ TEST(InferBodyTest, RejectsInvalidBodies) {
        WithInput(R"(,"outputs":{})"),
        WithInput(R"(,"inputs":[])"),
        WithInput("") + " x"}) {
-    EXPECT_NE(ErrorOf(json), "no error") << json;
+    EXPECT_NE(InferBodyError(json), "no error") << json;
   }
 }
 
 TEST(InferBodyTest, ManyDimensionsOrTensorsAreRefused) {
   std::string shape = "1";
   for (int i = 0; i < 100; ++i) shape += ",1";
-  EXPECT_NE(ErrorOf(R"({"inputs":[{"name":"A","datatype":"INT32","shape":[)" + shape +
-                    R"(],"data":[1]}]})"),
+  EXPECT_NE(InferBodyError(R"({"inputs":[{"name":"A","datatype":"INT32","shape":[)" + shape +
+                           R"(],"data":[1]}]})"),
             "no error");
   std::string outputs;
   for (int i = 0; i < 5000; ++i) outputs += (i ? "," : "") + std::string(R"({"name":"Y"})");
-  EXPECT_NE(ErrorOf(WithInput(",\"outputs\":[" + outputs + "]")), "no error");
+  EXPECT_NE(InferBodyError(WithInput(",\"outputs\":[" + outputs + "]")), "no error");
 }
 
 }  // namespace

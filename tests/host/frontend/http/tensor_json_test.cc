@@ -14,15 +14,16 @@
 namespace nereid::http {
 namespace {
 
-struct Parsed {
+struct ParsedTensor {
   Status status;
   std::string bytes;
 };
 
-Parsed Parse(std::string_view json, TRITONSERVER_DataType datatype, std::vector<int64_t> shape) {
+ParsedTensor ParseTensor(std::string_view json, TRITONSERVER_DataType datatype,
+                         std::vector<int64_t> shape) {
   JsonReader reader(json, 64);
   ByteBuffer data;
-  Parsed parsed{ReadJsonTensor(reader, datatype, shape, data), {}};
+  ParsedTensor parsed{ReadJsonTensor(reader, datatype, shape, data), {}};
   parsed.bytes = data.view();
   return parsed;
 }
@@ -36,7 +37,7 @@ std::vector<T> Elements(const std::string& bytes) {
 
 TEST(TensorJsonTest, ReadsFlatAndNestedArraysAlike) {
   for (const char* json : {"[1,2,3,4]", "[[1,2],[3,4]]", "[[[1,2],[3,4]]]", "[ [ 1 , 2 ],[3,4]]"}) {
-    const Parsed parsed = Parse(json, TRITONSERVER_TYPE_INT32, {2, 2});
+    const ParsedTensor parsed = ParseTensor(json, TRITONSERVER_TYPE_INT32, {2, 2});
     ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
     EXPECT_EQ(Elements<int32_t>(parsed.bytes), (std::vector<int32_t>{1, 2, 3, 4}));
   }
@@ -45,49 +46,49 @@ TEST(TensorJsonTest, ReadsFlatAndNestedArraysAlike) {
 TEST(TensorJsonTest, RejectsRaggedNesting) {
   for (const char* json : {"[[1,2],[3],[4]]", "[[1,2],3,4]", "[1,[2,3],4]", "[[1],[2,3,4]]",
                            "[[],[1,2,3,4]]", "[[1,2,3,4],[]]", "[[[1],2],[3,4]]", "[[1,2,3],4]"}) {
-    EXPECT_FALSE(Parse(json, TRITONSERVER_TYPE_INT32, {2, 2}).status.ok()) << json;
+    EXPECT_FALSE(ParseTensor(json, TRITONSERVER_TYPE_INT32, {2, 2}).status.ok()) << json;
   }
 }
 
 TEST(TensorJsonTest, RejectsNestingThatContradictsTheShape) {
-  const Parsed parsed = Parse("[[1,2,3],[4,5,6]]", TRITONSERVER_TYPE_INT32, {3, 2});
+  const ParsedTensor parsed = ParseTensor("[[1,2,3],[4,5,6]]", TRITONSERVER_TYPE_INT32, {3, 2});
   EXPECT_EQ(parsed.status.message(), "'data' is nested as [2,3], shape is [3,2]");
 }
 
 TEST(TensorJsonTest, RejectsTheWrongNumberOfElements) {
-  EXPECT_EQ(Parse("[1]", TRITONSERVER_TYPE_FP32, {3}).status.message(),
+  EXPECT_EQ(ParseTensor("[1]", TRITONSERVER_TYPE_FP32, {3}).status.message(),
             "Unable to parse 'data': Shape does not match true shape of 'data' field: 1 elements, "
             "shape [3] needs 3");
-  EXPECT_FALSE(Parse("[1,2,3,4]", TRITONSERVER_TYPE_FP32, {3}).status.ok());
-  EXPECT_TRUE(Parse("[]", TRITONSERVER_TYPE_FP32, {0}).status.ok());
-  EXPECT_TRUE(Parse("[1]", TRITONSERVER_TYPE_FP32, {}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1,2,3,4]", TRITONSERVER_TYPE_FP32, {3}).status.ok());
+  EXPECT_TRUE(ParseTensor("[]", TRITONSERVER_TYPE_FP32, {0}).status.ok());
+  EXPECT_TRUE(ParseTensor("[1]", TRITONSERVER_TYPE_FP32, {}).status.ok());
 }
 
 TEST(TensorJsonTest, RejectsShapesLargerThanTheTextBeforeAllocating) {
-  EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_FP32, {4611686018427387904}).status.ok());
-  EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_FP32, {4611686018427387904, 4}).status.ok());
-  EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_BYTES, {1'000'000'000'000}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1]", TRITONSERVER_TYPE_FP32, {4611686018427387904}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1]", TRITONSERVER_TYPE_FP32, {4611686018427387904, 4}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1]", TRITONSERVER_TYPE_BYTES, {1'000'000'000'000}).status.ok());
 }
 
 TEST(TensorJsonTest, RejectsValuesOutOfRange) {
-  EXPECT_FALSE(Parse("[128]", TRITONSERVER_TYPE_INT8, {1}).status.ok());
-  EXPECT_TRUE(Parse("[-128]", TRITONSERVER_TYPE_INT8, {1}).status.ok());
-  EXPECT_FALSE(Parse("[-1]", TRITONSERVER_TYPE_UINT8, {1}).status.ok());
-  EXPECT_FALSE(Parse("[2147483648]", TRITONSERVER_TYPE_INT32, {1}).status.ok());
-  EXPECT_TRUE(Parse("[18446744073709551615]", TRITONSERVER_TYPE_UINT64, {1}).status.ok());
-  EXPECT_FALSE(Parse("[1.0]", TRITONSERVER_TYPE_INT32, {1}).status.ok());
-  EXPECT_FALSE(Parse("[1e39]", TRITONSERVER_TYPE_FP32, {1}).status.ok());
-  EXPECT_FALSE(Parse("[1e309]", TRITONSERVER_TYPE_FP64, {1}).status.ok());
-  EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_BOOL, {1}).status.ok());
-  EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_BYTES, {1}).status.ok());
-  EXPECT_FALSE(Parse("[\"1\"]", TRITONSERVER_TYPE_INT32, {1}).status.ok());
-  EXPECT_FALSE(Parse("[null]", TRITONSERVER_TYPE_FP32, {1}).status.ok());
-  EXPECT_EQ(Parse("[300]", TRITONSERVER_TYPE_UINT8, {1}).status.message(),
+  EXPECT_FALSE(ParseTensor("[128]", TRITONSERVER_TYPE_INT8, {1}).status.ok());
+  EXPECT_TRUE(ParseTensor("[-128]", TRITONSERVER_TYPE_INT8, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[-1]", TRITONSERVER_TYPE_UINT8, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[2147483648]", TRITONSERVER_TYPE_INT32, {1}).status.ok());
+  EXPECT_TRUE(ParseTensor("[18446744073709551615]", TRITONSERVER_TYPE_UINT64, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1.0]", TRITONSERVER_TYPE_INT32, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1e39]", TRITONSERVER_TYPE_FP32, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1e309]", TRITONSERVER_TYPE_FP64, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1]", TRITONSERVER_TYPE_BOOL, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1]", TRITONSERVER_TYPE_BYTES, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[\"1\"]", TRITONSERVER_TYPE_INT32, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[null]", TRITONSERVER_TYPE_FP32, {1}).status.ok());
+  EXPECT_EQ(ParseTensor("[300]", TRITONSERVER_TYPE_UINT8, {1}).status.message(),
             "invalid JSON at byte 4: 300 does not fit UINT8");
 }
 
 TEST(TensorJsonTest, RoundsTinyNumbersToZero) {
-  const Parsed parsed = Parse("[1e-60,1e-45]", TRITONSERVER_TYPE_FP32, {2});
+  const ParsedTensor parsed = ParseTensor("[1e-60,1e-45]", TRITONSERVER_TYPE_FP32, {2});
   ASSERT_TRUE(parsed.status.ok());
   EXPECT_EQ(Elements<float>(parsed.bytes), (std::vector<float>{0.0f, 1e-45f}));
 }
@@ -96,7 +97,7 @@ template <typename T>
 void ExpectNearest(TRITONSERVER_DataType datatype, const std::string& text) {
   T nearest{};
   std::from_chars(text.data(), text.data() + text.size(), nearest);
-  const Parsed parsed = Parse("[" + text + "]", datatype, {1});
+  const ParsedTensor parsed = ParseTensor("[" + text + "]", datatype, {1});
   ASSERT_TRUE(parsed.status.ok()) << text;
   const T value = Elements<T>(parsed.bytes)[0];
   EXPECT_EQ(std::memcmp(&value, &nearest, sizeof(T)), 0) << text << " became " << value;
@@ -128,12 +129,12 @@ TEST(TensorJsonTest, RoundsDecimalsOfEveryLengthToTheNearestNumber) {
 }
 
 TEST(TensorJsonTest, RejectsTypesWithoutAJsonForm) {
-  EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_FP16, {1}).status.ok());
-  EXPECT_FALSE(Parse("[1]", TRITONSERVER_TYPE_BF16, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1]", TRITONSERVER_TYPE_FP16, {1}).status.ok());
+  EXPECT_FALSE(ParseTensor("[1]", TRITONSERVER_TYPE_BF16, {1}).status.ok());
 }
 
 TEST(TensorJsonTest, PrefixesBytesElementsWithTheirLength) {
-  const Parsed parsed = Parse(R"(["ab","","\u00e9"])", TRITONSERVER_TYPE_BYTES, {3});
+  const ParsedTensor parsed = ParseTensor(R"(["ab","","\u00e9"])", TRITONSERVER_TYPE_BYTES, {3});
   ASSERT_TRUE(parsed.status.ok());
   EXPECT_EQ(parsed.bytes, std::string("\2\0\0\0ab\0\0\0\0\2\0\0\0\xc3\xa9", 16));
 }
@@ -163,7 +164,8 @@ TEST(TensorJsonTest, RoundTripsEveryType) {
                {TRITONSERVER_TYPE_FP64, "0.1,1e300"},
                {TRITONSERVER_TYPE_BYTES, "\"a\\n\",\"\""}};
   for (const auto& example : cases) {
-    const Parsed parsed = Parse("[" + std::string(example.elements) + "]", example.datatype, {2});
+    const ParsedTensor parsed =
+        ParseTensor("[" + std::string(example.elements) + "]", example.datatype, {2});
     ASSERT_TRUE(parsed.status.ok()) << parsed.status.message();
     EXPECT_EQ(Write(example.datatype, parsed.bytes).json, example.elements);
   }

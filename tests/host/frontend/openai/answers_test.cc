@@ -131,7 +131,7 @@ TEST(AnswerPieceTest, OutputsThatContradictEachOtherAreAnErrorOfTheModel) {
   EXPECT_FALSE(ReadToolCalls("[]]").ok());
 }
 
-Answers OneAnswer() {
+Answers OneCompletion() {
   Answers answers;
   answers.id = "chatcmpl-1";
   answers.created = 7;
@@ -143,7 +143,7 @@ Answers OneAnswer() {
 }
 
 TEST(ChatAnswerTest, AWholeAnswerHasTheMessageAndTheUsage) {
-  Answers answers = OneAnswer();
+  Answers answers = OneCompletion();
   answers.all[0].text = "hi";
   answers.all[0].finish_reason = "length";
   answers.all[0].num_tokens = 3;
@@ -164,7 +164,7 @@ TEST(ChatAnswerTest, AWholeAnswerHasToolCallsReasoningAndLogProbabilities) {
   GenerationRequest request;
   request.has_log_probs = true;
   request.has_token_ids = true;
-  Answers answers = OneAnswer();
+  Answers answers = OneCompletion();
   Answer& answer = answers.all[0];
   answer.reasoning = "hm";
   answer.tool_calls = {{0, "call_1", "f", "{}"}};
@@ -206,7 +206,7 @@ std::vector<Json> EventsOf(const std::string& events) {
 TEST(ChatAnswerTest, AStreamBeginsWithTheRoleAndEndsWithTheUsage) {
   GenerationRequest request;
   request.has_usage_event = true;
-  Answers answers = OneAnswer();
+  Answers answers = OneCompletion();
   const auto format = NewChatFormat(request);
   std::string events;
   format->AppendBegin(events, answers);
@@ -256,7 +256,7 @@ TEST(ChatAnswerTest, AnErrorWithinAStreamIsItsLastEvent) {
 TEST(CompletionAnswerTest, LogProbabilitiesHaveTheOffsetsOfTheirTexts) {
   GenerationRequest request;
   request.has_log_probs = true;
-  Answers answers = OneAnswer();
+  Answers answers = OneCompletion();
   const auto format = NewCompletionFormat(request);
   std::string events;
   format->AppendBegin(events, answers);

@@ -12,13 +12,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Converted {
+struct ConvertedMessages {
   Json chat;
   ApiError error;  // status 0: none
 };
 
-Converted Convert(const std::string& json, bool counts_tokens = false) {
-  Converted converted;
+ConvertedMessages ConvertMessages(const std::string& json, bool counts_tokens = false) {
+  ConvertedMessages converted;
   converted.error.status = 0;
   ParsedBody body(json, 64);
   Status status = body.Read(kMessages);
@@ -32,7 +32,8 @@ Converted Convert(const std::string& json, bool counts_tokens = false) {
 }
 
 TEST(MessagesTest, AConversationBecomesAChat) {
-  const Converted converted = Convert(R"({"model":"m","max_tokens":5,"temperature":0.5,"top_k":3,
+  const ConvertedMessages converted =
+      ConvertMessages(R"({"model":"m","max_tokens":5,"temperature":0.5,"top_k":3,
       "system":[{"type":"text","text":"be brief"}],"stop_sequences":["x"],"stream":true,
       "thinking":{"type":"disabled"},"output_config":{"effort":"max"},"metadata":{"user_id":"u"},
       "tools":[{"name":"f","description":"d","input_schema":{"type":"object"}}],
@@ -57,7 +58,7 @@ TEST(MessagesTest, AConversationBecomesAChat) {
 
 TEST(MessagesTest, AForcedToolIsThatOfAChat) {
   const auto choice = [](const std::string& json) {
-    return Convert(R"({"messages":[],"max_tokens":1,"tool_choice":)" + json + "}")
+    return ConvertMessages(R"({"messages":[],"max_tokens":1,"tool_choice":)" + json + "}")
         .chat.at("tool_choice");
   };
   EXPECT_EQ(choice(R"({"type":"any"})"), "required");
@@ -67,7 +68,8 @@ TEST(MessagesTest, AForcedToolIsThatOfAChat) {
 
 TEST(MessagesTest, AFaultIsNamedByItsPath) {
   const auto error = [](const std::string& messages) {
-    return Convert(R"({"model":"m","max_tokens":1,"messages":)" + messages + "}").error.message;
+    return ConvertMessages(R"({"model":"m","max_tokens":1,"messages":)" + messages + "}")
+        .error.message;
   };
   EXPECT_EQ(error("[3]"), "messages[0]: expected an object, got number");
   EXPECT_EQ(error(R"([{"role":"tool","content":"a"}])"),
@@ -77,19 +79,21 @@ TEST(MessagesTest, AFaultIsNamedByItsPath) {
             "messages[0].content[0]: a block of type 'image' is not supported here");
   EXPECT_EQ(error(R"([{"role":"user","content":[{"type":"tool_use"}]}])"),
             "messages[0].content[0]: a block of type 'tool_use' is not supported here");
-  EXPECT_EQ(Convert(R"({"messages":[]})").error.param, "max_tokens");
-  EXPECT_EQ(Convert(R"({"messages":[]})", /*counts_tokens=*/true).error.status, 0);
-  EXPECT_EQ(Convert(R"({"max_tokens":1})").error.param, "messages");
-  EXPECT_EQ(Convert(R"({"messages":[],"max_tokens":1,"tool_choice":{"type":"all"}})").error.param,
-            "tool_choice");
-  EXPECT_EQ(Convert(R"({"messages":[],"max_tokens":1,"tools":[{"type":"bash_1","name":"b"}]})")
-                .error.param,
-            "tools[0].type");
-  EXPECT_EQ(Convert(R"({"messages":[],"max_tokens":1,"stop":["a"]})").error.code,
+  EXPECT_EQ(ConvertMessages(R"({"messages":[]})").error.param, "max_tokens");
+  EXPECT_EQ(ConvertMessages(R"({"messages":[]})", /*counts_tokens=*/true).error.status, 0);
+  EXPECT_EQ(ConvertMessages(R"({"max_tokens":1})").error.param, "messages");
+  EXPECT_EQ(
+      ConvertMessages(R"({"messages":[],"max_tokens":1,"tool_choice":{"type":"all"}})").error.param,
+      "tool_choice");
+  EXPECT_EQ(
+      ConvertMessages(R"({"messages":[],"max_tokens":1,"tools":[{"type":"bash_1","name":"b"}]})")
+          .error.param,
+      "tools[0].type");
+  EXPECT_EQ(ConvertMessages(R"({"messages":[],"max_tokens":1,"stop":["a"]})").error.code,
             "unknown_parameter");
 }
 
-Answers OneAnswer() {
+Answers OneMessage() {
   Answers answers;
   answers.id = "msg_1";
   answers.model = "m";
@@ -101,7 +105,7 @@ Answers OneAnswer() {
 }
 
 TEST(MessagesTest, AWholeAnswerHasBlocks) {
-  Answers answers = OneAnswer();
+  Answers answers = OneMessage();
   Answer& answer = answers.all[0];
   answer.reasoning = "hm";
   answer.text = "hi";
@@ -126,7 +130,7 @@ TEST(MessagesTest, AWholeAnswerHasBlocks) {
 }
 
 TEST(MessagesTest, AStreamOpensAndClosesItsBlocks) {
-  Answers answers = OneAnswer();
+  Answers answers = OneMessage();
   const auto format = NewMessagesFormat();
   std::string events;
   format->AppendBegin(events, answers);

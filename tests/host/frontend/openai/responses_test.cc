@@ -14,13 +14,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-struct Converted {
+struct ConvertedResponse {
   Json chat, items, echo;
   ApiError error;  // status 0: none
 };
 
-Converted Convert(const std::string& json, const std::string& earlier = "") {
-  Converted converted;
+ConvertedResponse ConvertResponse(const std::string& json, const std::string& earlier = "") {
+  ConvertedResponse converted;
   converted.error.status = 0;
   ParsedBody body(json, 64);
   Status status = body.Read(kResponses);
@@ -39,7 +39,8 @@ Converted Convert(const std::string& json, const std::string& earlier = "") {
 
 TEST(ResponsesTest, AForcedToolIsThatOfAChat) {
   const auto choice = [](const std::string& json) {
-    return Convert(R"({"model":"m","input":"a","tool_choice":)" + json + "}").chat["tool_choice"];
+    return ConvertResponse(R"({"model":"m","input":"a","tool_choice":)" + json + "}")
+        .chat["tool_choice"];
   };
   EXPECT_EQ(choice(R"("required")"), "required");
   EXPECT_EQ(choice(R"({"type":"function","name":"f"})"),
@@ -47,7 +48,8 @@ TEST(ResponsesTest, AForcedToolIsThatOfAChat) {
 }
 
 TEST(ResponsesTest, ItemsBecomeMessages) {
-  const Converted converted = Convert(R"({"model":"m","instructions":"be brief","temperature":0.5,
+  const ConvertedResponse converted =
+      ConvertResponse(R"({"model":"m","instructions":"be brief","temperature":0.5,
       "max_output_tokens":5,"stream":true,"reasoning":{"effort":"low"},"store":false,
       "text":{"format":{"type":"text"}},"include":["reasoning.encrypted_content"],
       "tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":false}],
@@ -85,8 +87,8 @@ TEST(ResponsesTest, ItemsBecomeMessages) {
 }
 
 TEST(ResponsesTest, AnEarlierConversationComesFirst) {
-  const Converted converted =
-      Convert(R"({"input":"next"})", R"([{"role":"user","content":"first"}])");
+  const ConvertedResponse converted =
+      ConvertResponse(R"({"input":"next"})", R"([{"role":"user","content":"first"}])");
   EXPECT_EQ(converted.chat["messages"], Json::parse(R"([{"role":"user","content":"first"},
                                                         {"role":"user","content":"next"}])"));
   EXPECT_EQ(converted.items.size(), 2u);
@@ -94,7 +96,7 @@ TEST(ResponsesTest, AnEarlierConversationComesFirst) {
 
 TEST(ResponsesTest, AFaultIsNamedByItsPath) {
   const auto error = [](const std::string& input) {
-    return Convert(R"({"input":)" + input + "}").error.message;
+    return ConvertResponse(R"({"input":)" + input + "}").error.message;
   };
   EXPECT_EQ(error("5"), "input: expected a string or an array of items, got number");
   EXPECT_EQ(error("[5]"), "input[0]: expected an object, got number");
@@ -103,16 +105,18 @@ TEST(ResponsesTest, AFaultIsNamedByItsPath) {
             "input[0]: an item of type 'web_search_call' is not supported");
   EXPECT_EQ(error(R"([{"role":"user","content":[{"type":"input_image"}]}])"),
             "input[0].content[0]: a part of type 'input_image' is not supported, only text");
-  EXPECT_EQ(Convert("{}").error.param, "input");
-  EXPECT_EQ(Convert(R"({"input":"a","tools":[{"type":"web_search"}]})").error.param, "tools[0]");
-  EXPECT_EQ(Convert(R"({"input":"a","text":{"format":{"type":"json_schema"}}})").error.param,
-            "text.format.schema");
-  EXPECT_EQ(Convert(R"({"input":"a","text":{"format":{"type":"xml"}}})").error.param,
+  EXPECT_EQ(ConvertResponse("{}").error.param, "input");
+  EXPECT_EQ(ConvertResponse(R"({"input":"a","tools":[{"type":"web_search"}]})").error.param,
+            "tools[0]");
+  EXPECT_EQ(
+      ConvertResponse(R"({"input":"a","text":{"format":{"type":"json_schema"}}})").error.param,
+      "text.format.schema");
+  EXPECT_EQ(ConvertResponse(R"({"input":"a","text":{"format":{"type":"xml"}}})").error.param,
             "text.format");
-  EXPECT_EQ(Convert(R"({"input":"a","background":true})").error.param, "background");
+  EXPECT_EQ(ConvertResponse(R"({"input":"a","background":true})").error.param, "background");
 }
 
-Answers OneAnswer() {
+Answers OneResponse() {
   Answers answers;
   answers.id = "resp_1";
   answers.created = 7;
@@ -131,7 +135,7 @@ Json Bare(Json output) {
 }
 
 TEST(ResponsesTest, AStreamAndAWholeAnswerEndInTheSameResponse) {
-  Answers answers = OneAnswer();
+  Answers answers = OneResponse();
   std::string stored_json, stored_items;
   const auto store = [&](const std::string& json, std::string items) {
     stored_json = json;
