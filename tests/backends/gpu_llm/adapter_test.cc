@@ -267,7 +267,7 @@ class AdapterExecutorTest : public testing::TinyModelTest {
 };
 
 // As ExecutorTest: bf16 against float. The adapters' own roundings come on top.
-constexpr double kLogitTolerance = 8e-2;
+constexpr double kAdapterLogitTolerance = 8e-2;
 
 TEST_P(AdapterExecutorTest, LogitsEqualTheCpusWithinBf16) {
   const auto gpu = Load(int64_t{8} << 20);
@@ -290,9 +290,9 @@ TEST_P(AdapterExecutorTest, LogitsEqualTheCpusWithinBf16) {
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t i = 0; i < parts.size(); ++i) {
     ASSERT_EQ(got[i].size(), wanted[i].size());
-    EXPECT_LT(RelativeError(got[i], wanted[i]), kLogitTolerance) << "part " << i;
+    EXPECT_LT(RelativeError(got[i], wanted[i]), kAdapterLogitTolerance) << "part " << i;
   }
-  EXPECT_GT(RelativeError(wanted[0], wanted[1]), 2 * kLogitTolerance);
+  EXPECT_GT(RelativeError(wanted[0], wanted[1]), 2 * kAdapterLogitTolerance);
   // Decode steps, most of which are recorded.
   for (int32_t step = 0; step < 6; ++step) {
     for (Part& part : parts) {
@@ -302,7 +302,7 @@ TEST_P(AdapterExecutorTest, LogitsEqualTheCpusWithinBf16) {
     const auto wanted_rows = LogitsOf(*cpu, parts, 1), got_rows = LogitsOf(*gpu, parts, 1);
     ASSERT_EQ(got_rows.size(), wanted_rows.size());
     for (size_t i = 0; i < parts.size(); ++i) {
-      EXPECT_LT(RelativeError(got_rows[i], wanted_rows[i]), kLogitTolerance)
+      EXPECT_LT(RelativeError(got_rows[i], wanted_rows[i]), kAdapterLogitTolerance)
           << "step " << step << ", part " << i;
     }
   }

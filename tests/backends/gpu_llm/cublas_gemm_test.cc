@@ -16,7 +16,7 @@ using testing::ToHost;
 
 constexpr int kOutputs = 192, kDepth = 320, kRoom = 640;
 // bf16 results: 2^-9 each, relative.
-constexpr double kTolerance = 1e-2;
+constexpr double kCublasTolerance = 1e-2;
 // Candidates of three row counts twice, three of them twice more.
 constexpr int kMaxCalls = 3 * 16 * 2 + 3 * 2 + 1;
 
@@ -76,7 +76,7 @@ TEST_F(GemmTest, EveryCallIsCorrectDuringAndAfterTheTrial) {
         std::vector<float> got;
         for (const uint16_t bits : ToHost<uint16_t>(out, size_t{1} * num_rows * kOutputs))
           got.push_back(FromBf16(bits));
-        ASSERT_LT(RelativeError(got, expected), kTolerance)
+        ASSERT_LT(RelativeError(got, expected), kCublasTolerance)
             << num_rows << (accumulates ? " added, call " : ", call ") << num_calls;
       }
     }

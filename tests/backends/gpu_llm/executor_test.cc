@@ -33,7 +33,7 @@ class ExecutorTest : public testing::TinyModelTest {
 
 // bf16 weights, activations and cache against float: 2^-9 relative for each rounding, about thirty
 // roundings in three layers, and rows of only 64 values to average over.
-constexpr double kLogitTolerance = 8e-2;
+constexpr double kExecutorLogitTolerance = 8e-2;
 // If scores of experts are nearly equal, rounding sends a token to another expert, which also
 // affects later tokens. Single results may be far off, most are not.
 constexpr double kExpertTolerance = 3e-1;
@@ -48,7 +48,8 @@ TEST_P(ExecutorTest, LogitsEqualTheCpusWithinBf16) {
     const int32_t rows = std::min(length, 100);
     const auto expected = RunSequence(*cpu, prompt.ids, 0, rows);
     const double error = RelativeError(RunSequence(*gpu, prompt.ids, 0, rows), expected);
-    EXPECT_LT(error, HasExperts() ? kExpertTolerance : kLogitTolerance) << "prompt of " << length;
+    EXPECT_LT(error, HasExperts() ? kExpertTolerance : kExecutorLogitTolerance)
+        << "prompt of " << length;
     // In two chunks, then token by token along the recorded answer.
     const std::span<const int32_t> ids = prompt.ids;
     if (length > 40) {
@@ -63,9 +64,9 @@ TEST_P(ExecutorTest, LogitsEqualTheCpusWithinBf16) {
       const auto got = RunSequence(*gpu, token, at, 1);
       ASSERT_EQ(got.size(), wanted.size());
       const double step_error = RelativeError(got, wanted);
-      EXPECT_LT(step_error, HasExperts() ? 2.0 : kLogitTolerance) << "step " << step;
+      EXPECT_LT(step_error, HasExperts() ? 2.0 : kExecutorLogitTolerance) << "step " << step;
       ++compared;
-      close += step_error < kLogitTolerance;
+      close += step_error < kExecutorLogitTolerance;
       equal += llm::ArgMax(got) == prompt.greedy[step + 1];
     }
   }
@@ -116,7 +117,7 @@ TEST_P(ExecutorTest, DraftsHaveTheLogitsOfSingleSteps) {
       for (size_t row = 0; row < kRows; ++row) {
         const auto got = std::span(logits).subspan(row * vocab_size, vocab_size);
         if (!HasExperts()) {
-          EXPECT_LT(RelativeError(got, expected[row]), kLogitTolerance) << row;
+          EXPECT_LT(RelativeError(got, expected[row]), kExecutorLogitTolerance) << row;
         }
         is_right &= row < kDrafts && llm::ArgMax(got) == prompt.greedy[row + 1];
         num_accepted += is_right ? 1 : 0;
@@ -250,7 +251,7 @@ TEST_P(Fp8ExecutorTest, LogitsEqualTheCpusWithinBf16) {
     const int32_t rows = std::min(length, 100);
     EXPECT_LT(RelativeError(RunSequence(*gpu, prompt.ids, 0, rows),
                             RunSequence(*cpu, prompt.ids, 0, rows)),
-              kLogitTolerance)
+              kExecutorLogitTolerance)
         << "prompt of " << length;
   }
 }
@@ -270,11 +271,12 @@ TEST_P(AllExpertsTest, LogitsEqualTheCpusWithinBf16) {
   std::vector<int32_t> prompt;
   for (int32_t i = 0; i < 120; ++i) prompt.push_back(i * 37 % 509);
   const auto expected = RunSequence(*cpu, prompt, 0, 100);
-  EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, 100), expected), kLogitTolerance);
+  EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, 100), expected), kExecutorLogitTolerance);
   for (int32_t step = 0; step < 4; ++step) {
     const std::vector<int32_t> token = {11 * step};
     const auto wanted = RunSequence(*cpu, token, 120 + step, 1);
-    EXPECT_LT(RelativeError(RunSequence(*gpu, token, 120 + step, 1), wanted), kLogitTolerance)
+    EXPECT_LT(RelativeError(RunSequence(*gpu, token, 120 + step, 1), wanted),
+              kExecutorLogitTolerance)
         << step;
   }
 }
@@ -380,7 +382,8 @@ TEST_P(OddVocabularyTest, LogitsEqualTheCpusWithinBf16) {
   for (int32_t i = 0; i < 45; ++i) prompt.push_back(i * 37 % 509);
   for (const int32_t rows : {45, 1}) {
     const auto expected = RunSequence(*cpu, prompt, 0, rows);
-    EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, rows), expected), kLogitTolerance) << rows;
+    EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, rows), expected), kExecutorLogitTolerance)
+        << rows;
   }
 }
 

@@ -22,7 +22,7 @@ using testing::ToDevice;
 using testing::ToHost;
 
 // A bf16 result: 2^-9 relative, plus some for another order of additions.
-constexpr double kTolerance = 4e-3;
+constexpr double kExpertGemmTolerance = 4e-3;
 constexpr int kNumProcessors = 132;
 
 DeviceMemory Allocate(int64_t bytes) {
@@ -187,7 +187,7 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
       }
     }
     // Unpacked weights are rounded once more than those of the kernel.
-    const double tolerance = (problem.packed.data == nullptr ? 2 : 3) * kTolerance;
+    const double tolerance = (problem.packed.data == nullptr ? 2 : 3) * kExpertGemmTolerance;
     EXPECT_LT(RelativeError(got, expected), tolerance);
   }
 
@@ -218,7 +218,8 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
     GroupedGemm(gemm, nullptr);
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     // Unpacked weights are rounded once more than those of the kernel.
-    const double tolerance = problem.packed.data == nullptr ? kTolerance : 3 * kTolerance;
+    const double tolerance =
+        problem.packed.data == nullptr ? kExpertGemmTolerance : 3 * kExpertGemmTolerance;
     EXPECT_LT(RelativeError(RowToHost(out, 0, count), RowToHost(expected, 0, count)), tolerance);
   }
 
@@ -305,7 +306,7 @@ TEST_F(ExpertGemmTest, ProductsAreAddedToTheOutputs) {
     params.copies_weights_early = true;
     ASSERT_EQ(ExpertGemm(params, kNumProcessors, nullptr), cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
-    EXPECT_LT(RelativeError(RowToHost(out, 0, count), expected), kTolerance) << rows;
+    EXPECT_LT(RelativeError(RowToHost(out, 0, count), expected), kExpertGemmTolerance) << rows;
   }
 }
 

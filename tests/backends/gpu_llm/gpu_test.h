@@ -67,6 +67,12 @@ inline float FromBf16(uint16_t bits) {
   std::memcpy(&value, &wide, 4);
   return value;
 }
+inline float FromFp8(uint8_t byte) {
+  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
+  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                        : std::ldexp(1.0f + mantissa / 8.0f, exponent - 7);
+  return (byte & 0x80) != 0 ? -magnitude : magnitude;
+}
 
 template <typename T>
 DeviceMemory ToDevice(const std::vector<T>& values) {

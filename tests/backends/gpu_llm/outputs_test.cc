@@ -12,7 +12,7 @@ namespace {
 using cpu::testing::FindTiny;
 using testing::RelativeError;
 
-constexpr double kLogitTolerance = 8e-2;  // as in executor_test.cc
+constexpr double kOutputLogitTolerance = 8e-2;  // as in executor_test.cc
 
 // The parameter is the number of GPUs.
 class OutputsTest : public testing::GpuTest<::testing::TestWithParam<int>> {
@@ -113,7 +113,7 @@ TEST_P(OutputsTest, LogitsAndLogProbsOfAPromptAreThoseOfTheCpu) {
   ASSERT_EQ(results[0].logits.size(), 2u);
   EXPECT_TRUE(results[0].logits[1].empty());
   ASSERT_EQ(results[0].logits[0].size(), results[1].logits[0].size());
-  EXPECT_LT(RelativeError(results[0].logits[0], results[1].logits[0]), kLogitTolerance);
+  EXPECT_LT(RelativeError(results[0].logits[0], results[1].logits[0]), kOutputLogitTolerance);
   ASSERT_EQ(results[0].prompt_log_probs[0].size(), prompt_.size() - 1);
   EXPECT_TRUE(results[0].prompt_log_probs[1].empty());
   EXPECT_LT(RelativeError(results[0].prompt_log_probs[0], results[1].prompt_log_probs[0]), 2e-2);

@@ -12,16 +12,10 @@ namespace {
 
 using testing::Bf16Bits;
 using testing::FromBf16;
+using testing::FromFp8;
 using testing::RelativeError;
 using testing::ToDevice;
 using testing::ToHost;
-
-float FromFp8(uint8_t byte) {
-  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(1.0f + mantissa / 8.0f, exponent - 7);
-  return (byte & 0x80) != 0 ? -magnitude : magnitude;
-}
 
 class QuantizeRowsTest : public testing::GpuTest<::testing::Test> {
  protected:

@@ -17,7 +17,7 @@ using testing::ToDevice;
 using testing::ToHost;
 
 // A bf16 result: 2^-9 relative, plus some for another order of additions.
-constexpr double kTolerance = 4e-3;
+constexpr double kRopeTolerance = 4e-3;
 
 struct RopeCase {
   int head_dim, rope_dim;
@@ -166,7 +166,7 @@ class RopeTest : public testing::GpuTest<::testing::TestWithParam<RopeCase>> {
         }
       }
     }
-    EXPECT_LT(RelativeError(got, expected), kTolerance);
+    EXPECT_LT(RelativeError(got, expected), kRopeTolerance);
     int64_t num_touched = 0;  // elements that belong to no row
     for (size_t i = 0; i < got_cache.size(); ++i)
       num_touched += is_written[i] == 0 && got_cache[i] != 0x7fc0;

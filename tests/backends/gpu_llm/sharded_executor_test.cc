@@ -308,7 +308,7 @@ class ShardedExecutorTest : public ::testing::TestWithParam<const char*> {
 };
 
 // As in executor_test.cc, and one more rounding for each all-reduce.
-constexpr double kLogitTolerance = 8e-2;
+constexpr double kShardedLogitTolerance = 8e-2;
 constexpr double kExpertTolerance = 3e-1;
 
 TEST_P(ShardedExecutorTest, TwoGpusGiveTheLogitsOfOneAndOfTheCpu) {
@@ -328,7 +328,7 @@ TEST_P(ShardedExecutorTest, TwoGpusGiveTheLogitsOfOneAndOfTheCpu) {
     const auto expected = Logits(**cpu, prompt.ids, 0, rows);
     const auto got = Logits(*two, prompt.ids, 0, rows);
     ASSERT_EQ(got.size(), expected.size());
-    EXPECT_LT(RelativeError(got, expected), has_experts ? kExpertTolerance : kLogitTolerance)
+    EXPECT_LT(RelativeError(got, expected), has_experts ? kExpertTolerance : kShardedLogitTolerance)
         << "prompt of " << length;
     Logits(**one, prompt.ids, 0, rows);
     for (size_t step = 0; step + 1 < prompt.greedy.size(); ++step) {

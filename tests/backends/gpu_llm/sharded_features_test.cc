@@ -15,7 +15,7 @@ using testing::Part;
 using testing::RelativeError;
 
 // bf16 with one more rounding for each all-reduce; and what the limits of a test must change.
-constexpr double kTolerance = 8e-2;
+constexpr double kShardedTolerance = 8e-2;
 
 class ShardedFeaturesTest : public ::testing::TestWithParam<const char*> {
  protected:
@@ -102,8 +102,8 @@ TEST_P(ShardedFeaturesTest, AdaptersHaveTheLogitsOfOneGpu) {
   const auto wanted = LogitsOf(*one, parts), got = LogitsOf(*two, parts);
   ASSERT_EQ(got.size(), wanted.size());
   for (size_t i = 0; i < parts.size(); ++i)
-    EXPECT_LT(RelativeError(got[i], wanted[i]), kTolerance) << "part " << i;
-  EXPECT_GT(RelativeError(wanted[0], wanted[1]), 2 * kTolerance);
+    EXPECT_LT(RelativeError(got[i], wanted[i]), kShardedTolerance) << "part " << i;
+  EXPECT_GT(RelativeError(wanted[0], wanted[1]), 2 * kShardedTolerance);
   for (int32_t step = 0; step < 6; ++step) {  // decode steps, most of which are recorded
     for (Part& part : parts) {
       part.num_cached += static_cast<int32_t>(part.tokens.size());
@@ -112,7 +112,7 @@ TEST_P(ShardedFeaturesTest, AdaptersHaveTheLogitsOfOneGpu) {
     const auto wanted_rows = LogitsOf(*one, parts, 1), got_rows = LogitsOf(*two, parts, 1);
     ASSERT_EQ(got_rows.size(), wanted_rows.size());
     for (size_t i = 0; i < parts.size(); ++i)
-      EXPECT_LT(RelativeError(got_rows[i], wanted_rows[i]), kTolerance) << step << " " << i;
+      EXPECT_LT(RelativeError(got_rows[i], wanted_rows[i]), kShardedTolerance) << step << " " << i;
   }
   EXPECT_GT(two->counts().num_recorded_steps, 0);
 }
@@ -167,8 +167,9 @@ TEST_P(ShardedFeaturesTest, RowsOfEmbeddingsHaveTheLogitsOfOneGpu) {
   }
   const std::vector<float> expected = Run(*one, ids, &embeddings, 240);
   for (const int32_t chunk : {7, 33, 100, 240})
-    EXPECT_LT(RelativeError(Run(*two, ids, &embeddings, chunk), expected), kTolerance) << chunk;
-  EXPECT_GT(RelativeError(Run(*two, tokens, nullptr, 240), expected), kTolerance);
+    EXPECT_LT(RelativeError(Run(*two, ids, &embeddings, chunk), expected), kShardedTolerance)
+        << chunk;
+  EXPECT_GT(RelativeError(Run(*two, tokens, nullptr, 240), expected), kShardedTolerance);
 }
 
 TEST_P(ShardedFeaturesTest, SinksHaveTheLogitsOfOneGpu) {
@@ -182,10 +183,10 @@ TEST_P(ShardedFeaturesTest, SinksHaveTheLogitsOfOneGpu) {
   EXPECT_EQ(two->limits().attention_window, one->limits().attention_window);
   const std::vector<float> expected = Run(*one, ids, nullptr, 256);
   for (const int32_t chunk : {256, 50, 1})
-    EXPECT_LT(RelativeError(Run(*two, ids, nullptr, chunk), expected), kTolerance) << chunk;
+    EXPECT_LT(RelativeError(Run(*two, ids, nullptr, chunk), expected), kShardedTolerance) << chunk;
   const auto unlimited = LoadTwo(Model());
   ASSERT_NE(unlimited, nullptr);
-  EXPECT_GT(RelativeError(Run(*unlimited, ids, nullptr, 256), expected), kTolerance);
+  EXPECT_GT(RelativeError(Run(*unlimited, ids, nullptr, 256), expected), kShardedTolerance);
 }
 
 TEST_P(ShardedFeaturesTest, WeightsInHostMemoryGiveTheSameBits) {

@@ -27,7 +27,7 @@ using testing::ToDevice;
 using testing::ToHost;
 
 // A bf16 result: 2^-9 relative, plus some for another order of additions.
-constexpr double kTolerance = 4e-3;
+constexpr double kSmallKernelTolerance = 4e-3;
 
 class SmallKernelsTest : public testing::GpuTest<::testing::Test> {
  protected:
@@ -73,7 +73,8 @@ TEST_F(SmallKernelsTest, RmsNormEqualsTheCpus) {
     std::vector<float> expected(rows * size);
     ops_.rms_norm(
         {in.host.data(), size, weight.host.data(), 1e-5f, rows, size, expected.data(), size});
-    EXPECT_LT(RelativeError(Read(out, rows * size), expected), kTolerance) << rows << " " << size;
+    EXPECT_LT(RelativeError(Read(out, rows * size), expected), kSmallKernelTolerance)
+        << rows << " " << size;
   }
 }
 
@@ -88,7 +89,8 @@ TEST_F(SmallKernelsTest, LayerNormEqualsTheCpus) {
     std::vector<float> expected(rows * size);
     ops_.layer_norm(
         {in.host.data(), weight.host.data(), bias.host.data(), 1e-5f, rows, size, expected.data()});
-    EXPECT_LT(RelativeError(Read(out, rows * size), expected), kTolerance) << rows << " " << size;
+    EXPECT_LT(RelativeError(Read(out, rows * size), expected), kSmallKernelTolerance)
+        << rows << " " << size;
   }
 }
 
@@ -105,7 +107,7 @@ TEST_F(SmallKernelsTest, LayerNormSelectsRows) {
     ops_.layer_norm({in.host.data() + rows[i] * size, weight.host.data(), bias.host.data(), 1e-5f,
                      1, size, expected.data() + i * size});
   }
-  EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance);
+  EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kSmallKernelTolerance);
 }
 
 TEST_F(SmallKernelsTest, ActivationsEqualTheCpus) {
@@ -133,7 +135,7 @@ TEST_F(SmallKernelsTest, ActivationsEqualTheCpus) {
         }
         ops_.activation({cpu_kind, expected.data(), gated ? factors.data() : nullptr,
                          static_cast<int64_t>(expected.size())});
-        EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance)
+        EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kSmallKernelTolerance)
             << static_cast<int>(kind) << " " << gated << " " << rows << " " << inner;
       }
     }
@@ -156,7 +158,7 @@ TEST_F(SmallKernelsTest, ResidualsGetBiasAndNorm) {
       } else {
         for (int i = 0; i < rows * size; ++i) expected[i] += sums[i];
       }
-      EXPECT_LT(RelativeError(Read(residual.device, rows * size), expected), kTolerance);
+      EXPECT_LT(RelativeError(Read(residual.device, rows * size), expected), kSmallKernelTolerance);
     }
   }
 }
@@ -206,7 +208,7 @@ TEST_F(SmallKernelsTest, EmbeddingsAreScaledAndGetPositions) {
           table.host[id * size + c] * 8.0f + positions_table.host[positions[row] * size + c];
     }
   }
-  EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kTolerance);
+  EXPECT_LT(RelativeError(Read(out, expected.size()), expected), kSmallKernelTolerance);
 }
 
 TEST_F(SmallKernelsTest, TheDriverLoadsTheSelectedForm) {
@@ -300,7 +302,7 @@ class MoeTest : public SmallKernelsTest {
         for (int c = 0; c < e.hidden; ++c)
           expected[row * e.hidden + c] = in.host[row * e.hidden + c] * factor * norm.host[c];
       }
-      EXPECT_LT(RelativeError(Read(normed, expected.size()), expected), kTolerance);
+      EXPECT_LT(RelativeError(Read(normed, expected.size()), expected), kSmallKernelTolerance);
       in.host = Read(normed, expected.size());
     }
     const auto chosen = ToHost<int32_t>(experts, num_pairs);
@@ -379,7 +381,7 @@ class MoeTest : public SmallKernelsTest {
           expected[row * e.inner + o] += weight_of[pair] * value;
         }
       }
-      EXPECT_LT(RelativeError(Read(sum, expected.size()), expected), 2 * kTolerance)
+      EXPECT_LT(RelativeError(Read(sum, expected.size()), expected), 2 * kSmallKernelTolerance)
           << e.num_rows << " rows, form " << form;
       if (e.inner % 16 != 0) continue;
       // Groups of eight gate columns, then eight up columns.
@@ -404,7 +406,7 @@ class MoeTest : public SmallKernelsTest {
               gate / (1.0f + std::exp(-gate)) * dot(c / 8 * 16 + c % 8 + 8);
         }
       }
-      EXPECT_LT(RelativeError(got, expected_gated), 2 * kTolerance) << "gated";
+      EXPECT_LT(RelativeError(got, expected_gated), 2 * kSmallKernelTolerance) << "gated";
     }
   }
 };
@@ -506,7 +508,8 @@ TEST_F(StreamExpertsTest, Int4WeightsOfAnyGroupSize) {
       gemm.num_tiles = static_cast<int>(small.size());
       gemm.tile_rows = kSmallExpertTile;
       GroupedGemm(gemm, nullptr);
-      EXPECT_LT(RelativeError(Read(out, num_out), Read(expected, num_out)), 4 * kTolerance)
+      EXPECT_LT(RelativeError(Read(out, num_out), Read(expected, num_out)),
+                4 * kSmallKernelTolerance)
           << e.num_rows << " rows of " << e.depth << ", tiles of " << tile_rows;
     }
   }

@@ -15,6 +15,7 @@ namespace {
 
 using testing::Bf16Bits;
 using testing::FromBf16;
+using testing::FromFp8;
 using testing::RelativeError;
 using testing::ToDevice;
 using testing::ToHost;
@@ -24,13 +25,6 @@ struct GemmCase {
   int num_outputs, depth;
   int scales_per_block = 1;
 };
-
-float FromFp8(uint8_t byte) {
-  const int exponent = byte >> 3 & 15, mantissa = byte & 7;
-  const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                        : std::ldexp(1.0f + mantissa / 8.0f, exponent - 7);
-  return (byte & 0x80) != 0 ? -magnitude : magnitude;
-}
 
 class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase>> {
  protected:
