@@ -5,6 +5,7 @@
 
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/draft_warm_up.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/forms.h"
@@ -341,6 +342,14 @@ std::span<const llm::StepCostPoint> GpuExecutor::typical_step_costs() const {
   return kCosts;
 }
 
+Status GpuExecutor::PrepareDraftSteps(const llm::DraftStepForm& form) {
+  if (timer_ != nullptr) return {};  // such steps have no graphs, and would be in the profile
+  RecordAtOnce(true);
+  const Status status = WarmUpDraftSteps(*this, form);
+  RecordAtOnce(false);
+  return status;
+}
+
 Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   const auto buffer_index = static_cast<int32_t>(num_submitted_ % 2);
@@ -426,7 +435,7 @@ Result<bool> GpuExecutor::Launch(const llm::StepBatch& batch, int32_t buffer_ind
 }
 
 int32_t GpuExecutor::StepsBeforeRecording(const StepShape& shape) const {
-  if (IsFused(shape)) return 1;
+  if (IsFused(shape) || records_at_once_) return 1;
   return shape.has_chains ? std::max(1, options_.steps_before_recording / 4)
                           : options_.steps_before_recording;
 }

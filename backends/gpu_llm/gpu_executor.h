@@ -62,9 +62,12 @@ class GpuExecutor : public llm::Executor {
   }
   bool PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>& adapter) override;
   Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
+  Status PrepareDraftSteps(const llm::DraftStepForm& form) override;
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
+  // Whether a size is recorded at its first step whose algorithms are chosen.
+  void RecordAtOnce(bool is_on) { records_at_once_ = is_on; }
   const llm::DecoderSpec& spec() const { return model_.spec; }
   int32_t device() const { return options_.device; }
   KernelForm form() const { return form_; }
@@ -160,6 +163,7 @@ class GpuExecutor : public llm::Executor {
   std::optional<HostLogits> host_logits_;
   HiddenStateOutputs hidden_states_;
   DecodeGraphs graphs_;
+  bool records_at_once_ = false;
   std::unique_ptr<DeviceAdapters> adapters_;  // null: none
   uint32_t adapter_groups_ = 0;               // DeviceAdapters::groups() of the recorded steps
   int64_t num_steps_ = 0;

@@ -1,6 +1,8 @@
 // ShardedExecutor: runs every call on each rank's thread.
 #include "backends/gpu_llm/sharded_executor.h"
 
+#include "backends/gpu_llm/draft_warm_up.h"
+
 namespace nereid::gpu {
 
 Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::DecoderModel& model,
@@ -57,6 +59,13 @@ Status ShardedExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
                                             llm::HiddenStatePlace place) {
   return threads_.Run(
       [&](int32_t rank) { return ranks_[rank]->CaptureHiddenStates(layers, place); });
+}
+
+Status ShardedExecutor::PrepareDraftSteps(const llm::DraftStepForm& form) {
+  for (const auto& rank : ranks_) rank->RecordAtOnce(true);
+  const Status status = WarmUpDraftSteps(*this, form);
+  for (const auto& rank : ranks_) rank->RecordAtOnce(false);
+  return status;
 }
 
 Status ShardedExecutor::Submit(const llm::StepBatch& batch) {

@@ -41,6 +41,7 @@ class ShardedExecutor : public llm::Executor {
   llm::BlockStorage* block_storage() override { return storage_ ? &*storage_ : nullptr; }
   // Rank 0 has them; a drafter that reads them runs on its GPU.
   Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
+  Status PrepareDraftSteps(const llm::DraftStepForm& form) override;
   // A fault of one GPU ends the step on all of them; waiting ranks are woken.
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;

@@ -40,6 +40,8 @@
 namespace nereid::bench {
 namespace {
 
+constexpr int32_t kMaxDrafts = 8;  // as engines have by default
+
 void MeasureVerifying(const std::vector<int32_t>& batches, int num_gpus) {
   const auto executor = MakeTarget(num_gpus).executor;
   std::printf("batch,tokens verified a sequence,step ms,of a plain step\n");
@@ -128,6 +130,7 @@ void MeasureEngine(const std::vector<int32_t>& batches, int num_gpus) {
   std::map<int32_t, double> plain;
   for (const Case& one : cases) {
     std::unique_ptr<llm::Executor> executor = MakeTarget(num_gpus).executor;
+    if (one.drafter != nullptr) PrepareDrafts(*executor, kMaxDrafts, false, false);
     if (one.is_simulated) executor = std::make_unique<AcceptingExecutor>(std::move(executor));
     llm::EngineOptions options;
     options.speculation.drafter = one.drafter;
@@ -208,6 +211,7 @@ std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, LoadedModel
   options.num_kept_rows = 8192;
   auto layer = Checked(gpu::Eagle3Layer::Create(std::move(head), options));
   CheckOk(target.executor->CaptureHiddenStates(layers, layer->place()));
+  PrepareDrafts(*target.executor, kMaxDrafts, false, true);
   return layer;
 }
 

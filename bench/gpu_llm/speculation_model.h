@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <deque>
 #include <future>
@@ -62,6 +63,15 @@ double MedianStepMs(const Run& run) {
   std::vector<double> times;
   for (int i = 0; i < kSteps; ++i) times.push_back(MsOf(run));
   return Median(std::move(times));
+}
+
+// Prepares steps with drafts, as the load of a model that has a drafter does.
+inline void PrepareDrafts(llm::Executor& executor, int32_t max_drafts, bool are_trees,
+                          bool returns_hidden_states) {
+  const double ms = MsOf([&] {
+    CheckOk(executor.PrepareDraftSteps({max_drafts, are_trees, returns_hidden_states}));
+  });
+  std::printf("preparing steps with drafts took %.0f ms\n", ms);
 }
 
 // Fills memory with random bf16 values of magnitudes from 0.0098 to 0.0156.

@@ -347,6 +347,7 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
     if (num_drafts > 0) {
       options.speculation.drafter = std::make_shared<SimulatedMedusa>(
           MakeMedusa(random, *target.first), LikeliestChoices(num_drafts));
+      PrepareDrafts(*target.executor, num_drafts, true, true);
       options.speculation.max_draft_tokens = num_drafts;
     }
     llm::Engine engine(std::move(options),

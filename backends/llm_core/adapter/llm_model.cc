@@ -51,6 +51,11 @@ Status LlmModel::Initialize() {
   responses_ = std::make_unique<ResponseThread>();
   NEREID_ASSIGN_OR_RETURN(llm::EngineOptions options,
                           MakeEngineOptions(parameters, limits.block_size, drafter));
+  if (drafter != nullptr) {
+    NEREID_RETURN_IF_ERROR(
+        executor->PrepareDraftSteps({options.speculation.max_draft_tokens,
+                                     drafter->proposes_trees(), drafter->reads_hidden_states()}));
+  }
   engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
   cancellation_poller_ =
       std::make_unique<CancellationPoller>([this] { engine_->CheckCancellations(); });

@@ -89,6 +89,13 @@ struct ExecutorCounts {
   int64_t num_failed_recordings = 0;
 };
 
+/// What steps with draft tokens will have.
+struct DraftStepForm {
+  int32_t max_drafts = 0;  ///< of a sequence
+  bool are_trees = false;  ///< BatchEntry::draft_parents
+  bool returns_hidden_states = false;
+};
+
 /// Runs steps of a model. It owns the weights and the memory of the KV cache; the engine assigns
 /// the blocks. The engine owns the executor. At shutdown it may destroy it without collecting the
 /// submitted steps.
@@ -120,6 +127,9 @@ class Executor {
                                      HiddenStatePlace /*place*/) {
     return UnsupportedError("this executor has no hidden states of layers");
   }
+  /// Called before the first step, after CaptureHiddenStates, if sequences will have draft tokens:
+  /// an executor whose first steps of a size take longer runs them now.
+  virtual Status PrepareDraftSteps(const DraftStepForm&) { return {}; }
   /// Called after each step.
   virtual ExecutorCounts counts() const { return {}; }
   /// Starts a step; `batch` has at least one entry and respects the limits. Each Submit that

@@ -19,7 +19,7 @@
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
-#include "tests/backends/cpu_reference/random_tensors.h"
+#include "tests/backends/cpu_reference/random_medusa_heads.h"
 #include "tests/backends/llm_core/careless_drafter.h"
 
 namespace nereid::cpu {
@@ -416,19 +416,9 @@ TEST_F(WeightedDrafterTest, LookaheadDecodingChangesNoAnswer) {
   EXPECT_GT(num_accepted, 0);
 }
 
-std::shared_ptr<const llm::Checkpoint> RandomMedusaHeads(testing::RandomTensors& tensors) {
-  constexpr int64_t kHidden = 64;
-  for (const std::string head : {"0", "1", "2"}) {
-    tensors.Add(head + ".0.linear.weight", {kHidden, kHidden});
-    tensors.Add(head + ".0.linear.bias", {kHidden});
-    tensors.Add(head + ".1.weight", {kVocabSize, kHidden});
-  }
-  return tensors.Checkpoint("heads", R"({"medusa_num_heads":3,"medusa_num_layers":1})");
-}
-
 TEST_F(WeightedDrafterTest, MedusaHeadsChangeNoAnswer) {
-  testing::RandomTensors tensors(3);
-  const std::shared_ptr<const llm::Checkpoint> heads = RandomMedusaHeads(tensors);
+  const testing::RandomMedusaHeads random_heads(3);
+  const std::shared_ptr<const llm::Checkpoint> heads = random_heads.checkpoint();
   auto target =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const auto model = llm::ReadDecoder(*target);
@@ -460,8 +450,8 @@ TEST_F(WeightedDrafterTest, HeadsRunOnTheProcessorsOfTheProcessOnly) {
   auto target =
       std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
   const auto model = llm::ReadDecoder(*target);
-  testing::RandomTensors tensors(3);
-  const std::shared_ptr<const llm::Checkpoint> heads = RandomMedusaHeads(tensors);
+  const testing::RandomMedusaHeads random_heads(3);
+  const std::shared_ptr<const llm::Checkpoint> heads = random_heads.checkpoint();
   auto weights = llm::ReadMedusaWeights(*heads, model->spec);
   ASSERT_TRUE(weights.ok()) << weights.status().message();
   const testing::RandomEagle3Head random_head(3);

@@ -40,12 +40,40 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
     ASSERT_TRUE(layer.ok()) << layer.status().message();
     const Status captured = executor->CaptureHiddenStates(layers, (*layer)->place());
     ASSERT_TRUE(captured.ok()) << captured.message();
+    ASSERT_TRUE(executor->PrepareDraftSteps({8, false, true}).ok());
     StartOn(std::move(executor),
             std::make_shared<llm::Eagle3Drafter>(std::move(*layer), least_probability));
   }
+  void StartWithMedusaHeads() {
+    std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+    ASSERT_NE(executor, nullptr);
+    auto drafter = MakeMedusaDrafter(random_medusa_, *executor, *executor);
+    ASSERT_NE(drafter, nullptr);
+    ASSERT_TRUE(executor->PrepareDraftSteps({8, true, true}).ok());
+    StartOn(std::move(executor), std::move(drafter));
+  }
 
   const cpu::testing::RandomEagle3Head random_head_{3};
+  const cpu::testing::RandomMedusaHeads random_medusa_{3};
 };
+
+TEST_F(GpuDrafterTest, PreparedSizesAreReplayedWhenTheyFirstCome) {
+  for (const llm::DraftStepForm& form :
+       {llm::DraftStepForm{7, false, false}, llm::DraftStepForm{7, true, false},
+        llm::DraftStepForm{7, false, true}, llm::DraftStepForm{7, true, true}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << "trees " << form.are_trees << ", hidden states " << form.returns_hidden_states);
+    const std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+    ASSERT_NE(executor, nullptr);
+    const std::vector<int32_t> layers = {0, 1};
+    if (form.returns_hidden_states) {
+      ASSERT_TRUE(executor->CaptureHiddenStates(layers, llm::HiddenStatePlace::kDevice).ok());
+    }
+    ASSERT_TRUE(executor->PrepareDraftSteps(form).ok());
+    ExpectReplays(*executor, form);
+    if (HasFailure()) return;
+  }
+}
 
 // Drafts are right but where the draft model computed two tokens of the output together.
 TEST_F(GpuDrafterTest, AModelDraftsForItself) {
@@ -90,6 +118,29 @@ TEST_F(GpuDrafterTest, AnEagle3HeadChangesNoAnswer) {
   StartWithHead();
   if (HasFatalFailure()) return;
   ExpectTheSameAnswers(work, alone);
+}
+
+TEST_F(GpuDrafterTest, MedusaHeadsChangeNoAnswer) {
+  options_.is_batch_invariant = true;
+  const auto work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  UseLoad();
+  StartWithMedusaHeads();
+  if (HasFatalFailure()) return;
+  ExpectTheSameAnswers(work, alone);
+}
+
+TEST_F(GpuDrafterTest, MedusaHeadsWorkWithoutBatchInvariance) {
+  auto work = DrawWork(40);
+  for (auto& request : work) request->sampling = {};
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  StartWithMedusaHeads();
+  if (HasFatalFailure()) return;
+  std::vector<FullAnswer> answers;
+  AnswerTogether(work, answers);
+  ExpectMostlyTheSame(answers, alone);
 }
 
 // Recorded steps keep the hidden states, too.

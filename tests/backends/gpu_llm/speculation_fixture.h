@@ -1,8 +1,11 @@
 // Fixture of engines on the GPU that speculate, for tests that compare whole answers.
 #pragma once
 
+#include "backends/gpu_llm/model/device_medusa_heads.h"
 #include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/llm_core/grammar/grammar.h"
+#include "backends/llm_core/speculation/medusa_drafter.h"
+#include "tests/backends/cpu_reference/random_medusa_heads.h"
 #include "tests/backends/gpu_llm/engine_fixture.h"
 #include "tests/backends/llm_core/careless_drafter.h"
 
@@ -222,6 +225,66 @@ class GpuSpeculationTest : public GpuEngineTest {
     options.stream = target.stream();
     options.num_kept_rows = 512;
     return options;
+  }
+  // Medusa heads on the GPU of `first`, the executor of a model or of its first GPU. `executor`
+  // keeps the hidden states that they read from now on.
+  std::shared_ptr<llm::Drafter> MakeMedusaDrafter(const cpu::testing::RandomMedusaHeads& random,
+                                                  GpuExecutor& first, llm::Executor& executor) {
+    const llm::Checkpoint target = std::move(*llm::Checkpoint::Open(directory_));
+    const llm::DecoderModel model = ReadModel(target);
+    const auto checkpoint = random.checkpoint();
+    auto heads = llm::ReadMedusaWeights(*checkpoint, model.spec);
+    EXPECT_TRUE(heads.ok()) << heads.status().message();
+    if (!heads.ok()) return nullptr;
+    MedusaOptions options;
+    options.num_kept_rows = first.limits().max_num_sequences;
+    options.norm = model.spec.norm;
+    options.final_norm = first.weights().final_norm;
+    options.lm_head = &first.weights().lm_head;
+    options.lm_head_bias = first.weights().lm_head_bias;
+    options.captured = [&decoder = first.decoder()] { return decoder.captured(); };
+    options.stream = first.stream();
+    auto made = DeviceMedusaHeads::Create(*heads, options);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    const int32_t last = model.spec.num_layers();
+    EXPECT_TRUE(
+        executor.CaptureHiddenStates(std::span(&last, 1), llm::HiddenStatePlace::kDevice).ok());
+    if (!made.ok()) return nullptr;
+    return std::make_shared<llm::MedusaDrafter>(std::move(*made));
+  }
+  // Every size of steps with drafts that `form` allows was prepared: it is replayed when it comes
+  // for the first time.
+  static void ExpectReplays(llm::Executor& executor, const llm::DraftStepForm& form) {
+    const llm::SamplingParams greedy;
+    const std::vector<int32_t> tokens = {3, 1, 4}, table = {0};
+    std::vector<int32_t> parents(static_cast<size_t>(form.max_drafts));
+    for (int32_t i = 0; i < form.max_drafts; ++i) parents[i] = i / 2 - 1;
+    for (const int32_t num_sequences : {1, 2, 3, 7, 16}) {
+      for (int32_t num_drafts = 1; num_drafts <= form.max_drafts; ++num_drafts) {
+        SCOPED_TRACE(::testing::Message() << num_sequences << " with " << num_drafts);
+        llm::StepBatch batch;
+        for (int32_t i = 0; i < num_sequences; ++i) {
+          llm::BatchEntry& entry = batch.entries.emplace_back();
+          entry.slot = i;
+          entry.first_token = static_cast<int32_t>(batch.token_ids.size());
+          entry.num_tokens = entry.num_logits = 1 + num_drafts;
+          entry.num_draft_tokens = num_drafts;
+          entry.num_cached = 2;
+          entry.block_table = table;
+          entry.samples = true;
+          entry.sampling = {&greedy, tokens, 1, {}};
+          entry.returns_hidden_states = form.returns_hidden_states;
+          if (form.are_trees) entry.draft_parents = std::span(parents).first(num_drafts);
+          for (int32_t t = 0; t <= num_drafts; ++t) batch.token_ids.push_back(t);
+        }
+        const int64_t num_recorded = executor.counts().num_recorded_steps;
+        ASSERT_TRUE(executor.Submit(batch).ok());
+        const auto result = executor.Collect();
+        ASSERT_TRUE(result.ok()) << result.status().message();
+        EXPECT_TRUE(result->is_typical);
+        EXPECT_EQ(executor.counts().num_recorded_steps, num_recorded + 1);
+      }
+    }
   }
   void UseLoad() {
     scheduler_ = {};
