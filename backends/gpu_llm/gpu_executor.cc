@@ -136,6 +136,8 @@ Status GpuExecutor::Initialize() {
   limits.max_num_tokens = std::max(limits_.max_num_tokens, padded);
   limits.max_positions = limits_.max_positions;
   limits.max_decode_items = planner_.MaxDecodeItems(padded);
+  limits.item_tokens = planner_.item_tokens();
+  limits.partial_bytes = planner_.PartialBytes(limits.max_decode_items, spec.head_dim);
   limits.max_num_sequences = padded;
   limits.num_processors = num_processors_;
   limits.cache_format = options_.cache_format;

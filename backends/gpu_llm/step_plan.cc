@@ -78,6 +78,16 @@ int32_t StepPlanner::MaxDecodeItems(int32_t num_rows) const {
   return num_rows + 2 * options_.num_processors / options_.num_kv_heads + 1;
 }
 
+int32_t StepPlanner::item_tokens() const {
+  // With batch invariance each token is computed as in a step of its own.
+  return options_.is_batch_invariant ? 1 : ItemTokens(options_.num_heads / options_.num_kv_heads);
+}
+
+int64_t StepPlanner::PartialBytes(int32_t num_items, int32_t head_dim) const {
+  return int64_t{num_items} * item_tokens() * options_.num_heads * PartialFloats(head_dim) *
+         static_cast<int64_t>(sizeof(float));
+}
+
 int32_t StepPlanner::NumDecoding(const llm::BatchEntry& sequence) const {
   const bool has_others = sequence.num_tokens != 1 + sequence.num_draft_tokens;
   const bool has_tree = !sequence.draft_parents.empty();
@@ -216,8 +226,7 @@ void StepPlanner::AddTree(const llm::BatchEntry& sequence, const StepLayout& lay
 }
 
 void StepPlanner::FindQueryGroups(const llm::StepBatch& batch, const StepLayout& layout) {
-  const int32_t most =
-      options_.is_batch_invariant ? 1 : ItemTokens(options_.num_heads / options_.num_kv_heads);
+  const int32_t most = item_tokens();
   query_groups_.clear();
   group_roots_.clear();
   for (size_t i = 0; i < batch.entries.size(); ++i) {

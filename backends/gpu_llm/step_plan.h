@@ -39,6 +39,12 @@ constexpr int ItemTokens(int group) {
   return group >= kItemRows ? 1 : kItemRows / group;
 }
 
+// Floats of the partial attention result of a query head of a token of a DecodeItem: its values,
+// the maximum score and the sum of weights.
+constexpr int PartialFloats(int head_dim) {
+  return head_dim + 2;
+}
+
 // A tile of kQueryRows rows of queries (token, query head of a group) of a prompt chunk.
 struct PrefillTile {
   int32_t first_row;     // of the chunk, among the step's tokens
@@ -150,6 +156,10 @@ class StepPlanner {
   static int32_t PaddedDrafts(int32_t num_rows, int32_t max_rows);
   // Capacity of DecodeItems for a step of `num_rows` rows of decoding sequences.
   int32_t MaxDecodeItems(int32_t num_rows) const;
+  // The most tokens of an item of a plan.
+  int32_t item_tokens() const;
+  // What the partial attention results of `num_items` items take.
+  int64_t PartialBytes(int32_t num_items, int32_t head_dim) const;
 
  private:
   // Divides the decoding tokens into groups of queries that read their context together.

@@ -144,6 +144,7 @@ Status DecodeStepRunner::Run(const StepShape& shape, const int32_t* words,
   params.cache = buffers.cache;
   params.cache_layer_bytes = buffers.cache_layer_bytes;
   params.partials = buffers.partials;
+  params.item_tokens = buffers.item_tokens;
   params.tickets = buffers.tickets;
   params.words = words;
   params.positions = words + layout.positions;

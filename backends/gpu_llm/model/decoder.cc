@@ -19,6 +19,7 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   Decoder decoder(spec, weights, tensor_parallel);
   decoder.cache_format_ = limits.cache_format;
   decoder.max_num_tokens_ = limits.max_num_tokens;
+  decoder.item_tokens_ = limits.item_tokens;
   decoder.max_num_logits_ = limits.max_num_logits;
   decoder.num_processors_ = limits.num_processors;
   const int64_t tokens = limits.max_num_tokens;
@@ -50,10 +51,7 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   NEREID_RETURN_IF_ERROR(allocate(
       decoder.logits_, int64_t{limits.max_num_logits} * decoder.logits_stride() * 4, "logits"));
   NEREID_RETURN_IF_ERROR(
-      allocate(decoder.partials_,
-               int64_t{limits.max_decode_items} * ItemTokens(spec.num_heads / spec.num_kv_heads) *
-                   spec.num_heads * (spec.head_dim + 2) * 4,
-               "partial results of attention"));
+      allocate(decoder.partials_, limits.partial_bytes, "partial results of attention"));
   const int64_t ticket_bytes =
       int64_t{std::max(limits.max_num_sequences, limits.max_decode_items)} * spec.num_heads * 4;
   NEREID_RETURN_IF_ERROR(allocate(decoder.tickets_, ticket_bytes, "attention's counters"));
@@ -215,6 +213,7 @@ Status Decoder::RunFused(const StepShape& shape, const int32_t* words, cudaStrea
   buffers.cache = cache_.data();
   buffers.cache_layer_bytes = cache_layer_bytes_;
   buffers.partials = partials_.as<float>();
+  buffers.item_tokens = item_tokens_;
   buffers.tickets = tickets_.as<int32_t>();
   NEREID_RETURN_IF_ERROR(decode_step_->Run(shape, words, buffers, stream));
   if (!captured_ || !shape.returns_hidden_states) return {};

@@ -34,6 +34,8 @@ struct DecoderLimits {
   int32_t max_num_logits = 0;
   int32_t max_positions = 0;
   int32_t max_decode_items = 0;
+  int32_t item_tokens = 0;    // StepPlanner::item_tokens()
+  int64_t partial_bytes = 0;  // StepPlanner::PartialBytes() of max_decode_items
   int32_t max_num_sequences = 0;
   int32_t num_processors = 0;  // of the device
   CacheFormat cache_format = CacheFormat::kBf16;
@@ -226,6 +228,7 @@ class Decoder {
   DeviceMemory gated_;               // [num_tokens, intermediate_size]
   DeviceMemory logits_;              // [num_logits, logits_stride()] float
   DeviceMemory partials_, tickets_;  // of decode attention; tickets also of routing
+  int32_t item_tokens_ = 0;          // of partials_
   DeviceMemory last_tokens_;         // [max_num_sequences]
   DeviceMemory partial_sums_;  // [num_tokens, hidden_size], summed over GPUs; empty: single GPU
   bool fuses_all_reduce_norm_ = false;  // after an all-reduce, normed_ has the normed residual

@@ -99,6 +99,7 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
     auto params = AttentionOf<DecodeAttentionParams>(layer, words);
     params.items = reinterpret_cast<const DecodeItem*>(words + layout.decode_items);
     params.partials = partials_.as<float>();
+    params.item_tokens = item_tokens_;
     params.tickets = tickets_.as<int32_t>();
     params.num_items = shape.num_decode;
     params.has_chains = shape.has_chains;

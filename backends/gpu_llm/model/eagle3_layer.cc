@@ -100,6 +100,8 @@ Status Eagle3Layer::Initialize(const llm::Eagle3Head& head) {
   limits.max_num_logits = limits.max_num_sequences = max_entries_;
   limits.max_positions = spec_.max_positions;
   limits.max_decode_items = planner_.MaxDecodeItems(max_entries_);
+  limits.item_tokens = planner_.item_tokens();
+  limits.partial_bytes = planner_.PartialBytes(limits.max_decode_items, spec_.head_dim);
   limits.num_processors = num_processors_;
   limits.fuses_decode = false;
   NEREID_ASSIGN_OR_RETURN(Decoder decoder, Decoder::Create(spec_, weights_, limits));

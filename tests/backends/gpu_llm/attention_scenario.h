@@ -264,9 +264,8 @@ class AttentionScenario {
     }
     const int64_t out_size = int64_t{num_rows} * heads_.num_heads * heads_.head_dim;
     const DeviceMemory out = ToDevice(std::vector<uint16_t>(out_size, 0x7fc0));
-    const int item_tokens = ItemTokens(heads_.num_heads / heads_.num_kv_heads);
     const DeviceMemory partials = ToDevice(std::vector<float>(
-        int64_t{shape.num_decode} * item_tokens * heads_.num_heads * (heads_.head_dim + 2), NAN));
+        planner.PartialBytes(shape.num_decode, heads_.head_dim) / sizeof(float), NAN));
     const DeviceMemory tickets =
         ToDevice(std::vector<int32_t>((shape.num_decode + 1) * heads_.num_heads, 0));
     const auto fill_in = [&](auto& params) {
@@ -290,6 +289,7 @@ class AttentionScenario {
       params.items = reinterpret_cast<const DecodeItem*>(words.as<int32_t>() + layout.decode_items);
       params.num_items = shape.num_decode;
       params.partials = partials.as<float>();
+      params.item_tokens = planner.item_tokens();
       params.tickets = tickets.as<int32_t>();
       params.has_chains = shape.has_chains;
       if (shape.has_trees) {

@@ -26,9 +26,10 @@ struct DecodeAttentionParams {
   const void* cache;         // this layer's blocks
   const DecodeItem* items;   // [num_items]
   const int32_t* words;      // the step's plan, which contains the block tables
-  // [num_items, ItemTokens(), num_heads, head_dim + 2]: of split contexts
+  // [num_items, item_tokens, num_heads, PartialFloats()]: of split contexts
   float* partials;
   int32_t* tickets;  // [groups of queries, num_heads]: finished items, zero before and after
+  int item_tokens;   // StepPlanner::item_tokens()
   int num_items, num_heads, num_kv_heads, head_dim, qkv_stride;
   int window;             // how many of the newest tokens a query sees; 0: all
   int num_sinks;          // of the first tokens, which it sees, too; with a window

@@ -64,7 +64,7 @@ struct QueryRows {
   }
   __device__ __forceinline__ float* Partial(int row, int head_dim, int item_index) const {
     return p.partials +
-           PartialOffset(head_dim, p.num_heads, group, item_index, Token(row), Head(row));
+           PartialOffset(head_dim, p.num_heads, p.item_tokens, item_index, Token(row), Head(row));
   }
 };
 
@@ -75,7 +75,7 @@ template <int kHeadDim>
 __device__ void Combine(const QueryRows& rows) {
   constexpr int kAtOnce = 8, kPairs = kHeadDim / 2;
   const DecodeItem& item = rows.item;
-  const int64_t stride = int64_t{ItemTokens(rows.group)} * rows.p.num_heads * ItemStride(kHeadDim);
+  const int64_t stride = int64_t{rows.p.item_tokens} * rows.p.num_heads * PartialFloats(kHeadDim);
   for (int i = threadIdx.x; i < rows.count * kPairs; i += kThreads) {
     const int row = i / kPairs, column = i % kPairs * 2;
     const float* from = rows.Partial(row, kHeadDim, item.first_item);

@@ -15,14 +15,11 @@ namespace nereid::gpu::NEREID_KERNEL_FORM {
 constexpr int PartialStride(int head_dim) {
   return head_dim + 4;
 }
-// Floats of an item's partial result in `partials` [items, ItemTokens(), num_heads, ItemStride].
-constexpr int ItemStride(int head_dim) {
-  return head_dim + 2;
-}
-// The partial result of a query head of an item's token.
-__device__ __forceinline__ int64_t PartialOffset(int head_dim, int num_heads, int group, int item,
-                                                 int token, int head) {
-  return ((int64_t{item} * ItemTokens(group) + token) * num_heads + head) * ItemStride(head_dim);
+// The partial result of a query head of an item's token in `partials` [items, item_tokens,
+// num_heads, PartialFloats()].
+__device__ __forceinline__ int64_t PartialOffset(int head_dim, int num_heads, int item_tokens,
+                                                 int item, int token, int head) {
+  return ((int64_t{item} * item_tokens + token) * num_heads + head) * PartialFloats(head_dim);
 }
 
 struct PartialAttention {

@@ -60,7 +60,8 @@ struct DecodeStepParams {
   float* logits;                  // [num_rows, head_outputs]
   void* cache;                    // bf16
   int64_t cache_layer_bytes;
-  float* partials;   // [num_items, ItemTokens(), num_heads, head_dim + 2]
+  float* partials;   // [num_items, item_tokens, num_heads, PartialFloats()]
+  int item_tokens;   // StepPlanner::item_tokens()
   int32_t* tickets;  // [num_rows, num_heads]: finished items, zero before and after
   // Activations exchanged between blocks of threads: [2
   // sets][kDecodeStepRows][num_layers][DecodeStepColumns]. A word (two values) is all ones until it

@@ -346,13 +346,12 @@ __device__ __forceinline__ void StoreAttention(const LayerExchange& exchange, in
 template <int kHeadDim>
 __device__ void CombineUnits(const DecodeStepParams& p, const LayerExchange& exchange,
                              const DecodeItem& item, const UnitQueries& queries) {
-  const int group = p.num_heads / p.num_kv_heads;
-  const int64_t stride = int64_t{ItemTokens(group)} * p.num_heads * ItemStride(kHeadDim);
+  const int64_t stride = int64_t{p.item_tokens} * p.num_heads * PartialFloats(kHeadDim);
   for (int i = threadIdx.x; i < queries.count() * kHeadDim / 2; i += 32 * kWarps) {
     const int row = 2 * i / kHeadDim, column = 2 * i % kHeadDim;
     const int token = queries.Token(row), head = queries.Head(row);
-    const float* from =
-        p.partials + PartialOffset(kHeadDim, p.num_heads, group, item.first_item, token, head);
+    const float* from = p.partials + PartialOffset(kHeadDim, p.num_heads, p.item_tokens,
+                                                   item.first_item, token, head);
     PartialAttention all[2];
 #pragma unroll
     for (int j = 0; j < 2; ++j)
@@ -489,7 +488,8 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
                                                        column + j);
         if (item.num_items > 1) {
           StoreItemPartial<kHeadDim>(
-              p.partials + PartialOffset(kHeadDim, p.num_heads, group, unit.index, token, head),
+              p.partials +
+                  PartialOffset(kHeadDim, p.num_heads, p.item_tokens, unit.index, token, head),
               column + j, all[j]);
         }
       }
