@@ -66,6 +66,9 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
                           LinearRunner::Create(weights, limits.max_num_tokens,
                                                limits.num_processors, limits.is_batch_invariant));
   decoder.linear_.emplace(std::move(linear));
+  decoder.fuses_experts_norm_ = tensor_parallel.group == nullptr &&
+                                spec.norm.kind == llm::NormKind::kRms && !spec.parallel_residual &&
+                                !spec.post_norms && spec.hidden_size % 8 == 0;
   if (tensor_parallel.group != nullptr) {
     NEREID_RETURN_IF_ERROR(decoder.AllocateTensorParallel(limits));
   } else if (limits.fuses_decode) {
@@ -483,6 +486,8 @@ Status Decoder::RunExperts(int32_t layer, const StepShape& shape, cudaStream_t s
   call.accumulates = !is_normed && !is_shared;
   call.num_tokens = shape.num_tokens;
   call.timer = timer_;
+  if (const GpuNorm* next = NextInputNorm(layer); fuses_experts_norm_ && next != nullptr)
+    call.next_norm_weight = next->weight;
   NEREID_RETURN_IF_ERROR(experts_.Run(call, stream));
   if (is_shared) {
     return AllReduceResidual({nullptr, weights.post_mlp_norm, NextInputNorm(layer)},

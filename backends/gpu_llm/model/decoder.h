@@ -175,14 +175,16 @@ class Decoder {
   // All-reduces partial_sums_ into the residual; with fuses_all_reduce_norm_ the next norm is
   // fused.
   Status AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream);
-  // Whether the all-reduce in front of the layer has left its normed input in normed_. Not if its
-  // input is kept: only an all-reduce without a norm leaves the whole residual on each GPU. Not if
-  // weights are streamed either: the norm's may not be there yet.
+  // Whether the combination of experts or the all-reduce in front of the layer has left its normed
+  // input in normed_. Not if weights are streamed: the norm's may not be there yet. Not after an
+  // all-reduce if the layer's input is kept, either: only one without a norm leaves the whole
+  // residual on each GPU.
   bool HasNormedInput(int32_t layer) const {
-    return fuses_all_reduce_norm_ && layer > 0 && weights_->stream == nullptr &&
-           !(captured_ && captured_->has(layer));
+    if (layer == 0 || weights_->stream != nullptr) return false;
+    if (fuses_experts_norm_ && spec_->layers[layer - 1].is_moe) return true;
+    return fuses_all_reduce_norm_ && !(captured_ && captured_->has(layer));
   }
-  // The norm that is fused into the all-reduce behind the layer.
+  // The norm that is fused into the combination or the all-reduce behind the layer.
   const GpuNorm* NextInputNorm(int32_t layer) const;
   void RunAttention(int32_t layer, const StepShape& shape, const int32_t* words,
                     cudaStream_t stream);
@@ -232,6 +234,7 @@ class Decoder {
   DeviceMemory last_tokens_;         // [max_num_sequences]
   DeviceMemory partial_sums_;  // [num_tokens, hidden_size], summed over GPUs; empty: single GPU
   bool fuses_all_reduce_norm_ = false;  // after an all-reduce, normed_ has the normed residual
+  bool fuses_experts_norm_ = false;     // the same after a combination of experts
   // [num_logits, this GPU's rows of the LM head] float; empty: single GPU
   DeviceMemory shard_logits_;
   std::optional<LinearRunner> linear_;

@@ -128,7 +128,8 @@ Status Experts::Run(const ExpertsCall& call, cudaStream_t stream) const {
   const auto* words = routes_.as<int32_t>();
   Combine({expert_outputs_.as<__nv_bfloat16>(), words + layout.sorted_index(),
            reinterpret_cast<const float*>(words + layout.router_weights()), call.out,
-           call.num_tokens, spec_->hidden_size, moe.experts_per_token, call.accumulates},
+           call.num_tokens, spec_->hidden_size, moe.experts_per_token, call.accumulates,
+           call.next_norm_weight, call.normed, spec_->norm.epsilon},
           stream);
   return CudaStatus(cudaGetLastError(), "experts");
 }

@@ -26,6 +26,8 @@ struct ExpertsCall {
   int32_t* ticket = nullptr;     // counter of finished blocks, 0 before and after
   __nv_bfloat16* out = nullptr;  // [num_tokens, hidden_size]: combined outputs; may be `gate_up`
   bool accumulates = false;      // out += outputs
+  // The norm that follows, whose rows are written to `normed` with `out`; null: none.
+  const __nv_bfloat16* next_norm_weight = nullptr;
   int num_tokens = 0;
   OperatorTimer* timer = nullptr;  // null: no profile
 };

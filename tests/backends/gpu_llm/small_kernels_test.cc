@@ -247,6 +247,37 @@ class MoeTest : public SmallKernelsTest {
     EXPECT_EQ(std::count(covered.begin(), covered.end(), 1), num_pairs);
   }
 
+  // The norm leaves the combined rows as they are without it, and norms what they are rounded to.
+  void CheckCombinationWithNorm(const MoeCase& e, const DeviceMemory& outputs,
+                                const DeviceMemory& sorted_index,
+                                const DeviceMemory& router_weights) {
+    const int size = e.num_rows * e.inner;
+    const Values before = Random(size), weight = Random(e.inner, 1.0f, 0.2f);
+    const DeviceMemory normed = Poison(size);
+    std::vector<std::vector<float>> sums;
+    for (const bool norms : {false, true}) {
+      const DeviceMemory sum = Poison(size);
+      ASSERT_EQ(cudaMemcpy(sum.data(), before.bf16(), 2 * size, cudaMemcpyDeviceToDevice),
+                cudaSuccess);
+      Combine({outputs.as<__nv_bfloat16>(), sorted_index.as<int32_t>(), router_weights.as<float>(),
+               sum.as<__nv_bfloat16>(), e.num_rows, e.inner, e.per_token, true,
+               norms ? weight.bf16() : nullptr, normed.as<__nv_bfloat16>(), 1e-5f},
+              nullptr);
+      sums.push_back(Read(sum, size));
+    }
+    EXPECT_EQ(sums[0], sums[1]);
+    std::vector<float> expected(size);
+    for (int row = 0; row < e.num_rows; ++row) {
+      double squares = 0.0;
+      for (int c = 0; c < e.inner; ++c)
+        squares += double{sums[0][row * e.inner + c]} * sums[0][row * e.inner + c];
+      const auto factor = static_cast<float>(1.0 / std::sqrt(squares / e.inner + 1e-5));
+      for (int c = 0; c < e.inner; ++c)
+        expected[row * e.inner + c] = sums[0][row * e.inner + c] * factor * weight.host[c];
+    }
+    EXPECT_LT(RelativeError(Read(normed, size), expected), kTolerance);
+  }
+
   // Tile rows of GroupedGemm(), or negative of StreamExperts().
   static constexpr int kGroupedForms[] = {kSmallExpertTile, kLargeExpertTile};
   static constexpr int kStreamForms[] = {-8, -16, -32, -64, -128};
@@ -383,6 +414,7 @@ class MoeTest : public SmallKernelsTest {
       }
       EXPECT_LT(RelativeError(Read(sum, expected.size()), expected), 2 * kSmallKernelTolerance)
           << e.num_rows << " rows, form " << form;
+      CheckCombinationWithNorm(e, expert_outputs, sorted_index, router_weights);
       if (e.inner % 16 != 0) continue;
       // Groups of eight gate columns, then eight up columns.
       const DeviceMemory gated = Poison(num_pairs * e.inner / 2);

@@ -6,6 +6,7 @@
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/rms_row.cuh"
 #include "backends/gpu_llm/kernels/rows/route.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
@@ -31,19 +32,12 @@ __global__ void __launch_bounds__(kRouteThreads) SelectExpertsKernel(RouteParams
   if (row < p.num_rows) route::SelectExperts<false, kLaneExperts>(p, {1, 1, nullptr}, row);
 }
 
-// Grid: rows by groups of 8 columns for each thread.
-__global__ void __launch_bounds__(kCombineThreads) CombineKernel(CombineParams p) {
+// Combines eight columns of a row, the i-th eight.
+__device__ __forceinline__ uint4 CombineColumns(const CombineParams& p, int64_t row, int i) {
   constexpr int kAtOnce = 8;  // experts
-  LaunchNext();
-  WaitForPrevious();
-  const int chunks = p.hidden_size / 8;
-  const int64_t row = blockIdx.y;
-  const int i = static_cast<int>(blockIdx.x * kCombineThreads + threadIdx.x);
-  if (i >= chunks) return;
-  uint4* out = reinterpret_cast<uint4*>(p.out + row * p.hidden_size) + i;
   float sum[8] = {};
   uint4 before = {};
-  if (p.accumulates) before = *out;
+  if (p.accumulates) before = reinterpret_cast<const uint4*>(p.out + row * p.hidden_size)[i];
   for (int first = 0; first < p.experts_per_token; first += kAtOnce) {
     uint4 packed[kAtOnce];
     float shares[kAtOnce];
@@ -72,7 +66,33 @@ __global__ void __launch_bounds__(kCombineThreads) CombineKernel(CombineParams p
 #pragma unroll
     for (int j = 0; j < 8; ++j) sum[j] += values[j];
   }
-  *out = Pack8(sum);
+  return Pack8(sum);
+}
+
+// Grid: rows by groups of 8 columns for each thread.
+__global__ void __launch_bounds__(kCombineThreads) CombineKernel(CombineParams p) {
+  LaunchNext();
+  WaitForPrevious();
+  const int64_t row = blockIdx.y;
+  const int i = static_cast<int>(blockIdx.x * kCombineThreads + threadIdx.x);
+  if (i < p.hidden_size / 8)
+    reinterpret_cast<uint4*>(p.out + row * p.hidden_size)[i] = CombineColumns(p, row, i);
+}
+
+// Grid: a block for each row.
+template <int kChunks>
+__global__ void __launch_bounds__(rms_row::kThreads) CombineNormKernel(CombineParams p) {
+  LaunchNext();
+  WaitForPrevious();
+  const int64_t row = blockIdx.x;
+  uint4* out = reinterpret_cast<uint4*>(p.out + row * p.hidden_size);
+  uint4* normed = reinterpret_cast<uint4*>(p.normed + row * p.hidden_size);
+  rms_row::NormRow<kChunks>(
+      p.hidden_size, p.norm_weight, p.epsilon, [&](int i) { return CombineColumns(p, row, i); },
+      [&](int i, const uint4& sum, const uint4& normed_sum) {
+        out[i] = sum;
+        normed[i] = normed_sum;
+      });
 }
 
 }  // namespace
@@ -91,6 +111,11 @@ void SelectExperts(const RouteParams& params, cudaStream_t stream) {
 }
 
 void Combine(const CombineParams& params, cudaStream_t stream) {
+  if (params.norm_weight != nullptr) {
+    return rms_row::LaunchRows(CombineNormKernel<rms_row::kFewChunks>,
+                               CombineNormKernel<rms_row::kMaxChunks>, params.num_rows, params,
+                               stream);
+  }
   const int blocks = (params.hidden_size / 8 + kCombineThreads - 1) / kCombineThreads;
   Launch(CombineKernel, dim3(blocks, params.num_rows), kCombineThreads, 0, stream, params);
 }

@@ -69,6 +69,10 @@ struct CombineParams {
   __nv_bfloat16* out;  // [num_rows, hidden_size]
   int num_rows, hidden_size, experts_per_token;
   bool accumulates;  // out += sum
+  // With a norm_weight, also normed[row] = out[row] / rms(out[row]) * norm_weight.
+  const __nv_bfloat16* norm_weight = nullptr;  // [hidden_size]; hidden_size at most 16,384
+  __nv_bfloat16* normed = nullptr;             // [num_rows, hidden_size]
+  float epsilon = 0.0f;
 };
 inline namespace NEREID_KERNEL_FORM {
 void Combine(const CombineParams& params, cudaStream_t stream);
