@@ -412,7 +412,7 @@ Result<bool> GpuExecutor::Launch(const llm::StepBatch& batch, int32_t buffer_ind
   StepGraphs& graphs = graphs_.Of(shape, IsFused(shape));
   bool is_launched = false;
   if (has_graph) {
-    NEREID_ASSIGN_OR_RETURN(is_launched, graphs.Launch(shape.num_tokens, stream_.get()));
+    NEREID_ASSIGN_OR_RETURN(is_launched, graphs.Launch(StepSize(shape), stream_.get()));
   }
   if (!is_launched) {
     NEREID_RETURN_IF_ERROR(decoder_->Forward(shape, upload_.words(), true, stream_.get()));
@@ -424,7 +424,7 @@ Result<bool> GpuExecutor::Launch(const llm::StepBatch& batch, int32_t buffer_ind
   if (has_graph && !is_launched) {
     NEREID_ASSIGN_OR_RETURN(is_recording,
                             graphs.Record(
-                                shape.num_tokens, num_trials == 0, StepsBeforeRecording(shape),
+                                StepSize(shape), num_trials == 0, StepsBeforeRecording(shape),
                                 [&] { return Run(shape, false); }, stream_.get()));
   }
   // A step without a graph is typical, too, if its rows take the device longer than their launches

@@ -5,22 +5,22 @@
 
 namespace nereid::gpu {
 
-Result<bool> StepGraphs::Launch(int32_t num_rows, cudaStream_t stream) {
-  const Graph* graph = recorded_.Find(num_rows);
+Result<bool> StepGraphs::Launch(const StepSize& size, cudaStream_t stream) {
+  const Graph* graph = recorded_.Find(size);
   if (graph == nullptr) return false;
   NEREID_RETURN_IF_CUDA_ERROR(cudaGraphLaunch(graph->get(), stream));
   ++num_launches_;
   return true;
 }
 
-Result<bool> StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t min_steps,
+Result<bool> StepGraphs::Record(const StepSize& size, bool is_settled, int32_t min_steps,
                                 const std::function<Status()>& launch, cudaStream_t stream) {
-  if (!recorded_.IsUntried(num_rows)) return false;
+  if (!recorded_.IsUntried(size)) return false;
   if (group_ != nullptr) {
     NEREID_ASSIGN_OR_RETURN(const int64_t minimum, group_->WaitForAll(is_settled ? 1 : 0));
     is_settled = minimum > 0;
   }
-  if (!is_settled || !recorded_.IsDue(num_rows, min_steps)) return false;
+  if (!is_settled || !recorded_.IsDue(size, min_steps)) return false;
   if (group_ != nullptr) {
     // Recording allocates memory, which may wait for all GPUs. So no GPU may wait for this one
     // meanwhile.
@@ -34,13 +34,13 @@ Result<bool> StepGraphs::Record(int32_t num_rows, bool is_settled, int32_t min_s
     is_recorded = minimum > 0;
   }
   if (is_recorded) {
-    recorded_.Keep(num_rows, std::move(*graph));
+    recorded_.Keep(size, std::move(*graph));
     return true;
   }
-  recorded_.Refuse(num_rows);
+  recorded_.Refuse(size);
   if (!graph.ok() && on_warning_ && !has_warned_) {
     has_warned_ = true;
-    on_warning_(StrCat("a decode step of ", num_rows,
+    on_warning_(StrCat("a decode step of ", size.num_rows,
                        " rows can not be recorded as a CUDA graph; steps of that size are launched "
                        "kernel by kernel: ",
                        graph.status().message()));

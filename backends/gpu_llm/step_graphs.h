@@ -24,12 +24,12 @@ class StepGraphs {
       : group_(group), on_warning_(std::move(on_warning)) {}
 
   // False: no graph of this size exists, and nothing was launched.
-  Result<bool> Launch(int32_t num_rows, cudaStream_t stream);
+  Result<bool> Launch(const StepSize& size, cudaStream_t stream);
   // Records the work that `launch` puts on the stream at the `min_steps`-th step of this size that
   // was settled on all GPUs, once. Call it after each such step has been launched. `is_settled`: on
   // this GPU the step used its final algorithms. Returns whether a recording was tried now. An
   // error means that the device or another GPU has failed, not the recording.
-  Result<bool> Record(int32_t num_rows, bool is_settled, int32_t min_steps,
+  Result<bool> Record(const StepSize& size, bool is_settled, int32_t min_steps,
                       const std::function<Status()>& launch, cudaStream_t stream);
 
   // Drops what was recorded or refused. Steps in flight may still run.

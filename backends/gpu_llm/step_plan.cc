@@ -88,6 +88,22 @@ int64_t StepPlanner::PartialBytes(int32_t num_items, int32_t head_dim) const {
          static_cast<int64_t>(sizeof(float));
 }
 
+// Batch-invariant items are as many as the contexts are long: few of their maximum. The number is a
+// multiple of the rows, so that few sizes of steps are recorded.
+int32_t StepPlanner::NumDecodeItems(const llm::StepBatch& batch, int32_t num_rows) const {
+  int64_t num_items = 0;
+  for (const llm::BatchEntry& sequence : batch.entries) {
+    const int32_t tiles = Blocks(sequence.num_cached + sequence.num_tokens);
+    const int32_t most = std::min(kBatchInvariantItems, (tiles - 1) / kBatchInvariantTiles + 1);
+    num_items += int64_t{NumDecoding(sequence)} * most;
+  }
+  if (num_items == 0) return 0;
+  if (!options_.is_batch_invariant) return MaxDecodeItems(num_rows);
+  int32_t items_a_row = 1;
+  while (int64_t{items_a_row} * num_rows < num_items) items_a_row *= 2;
+  return items_a_row * num_rows;
+}
+
 int32_t StepPlanner::NumDecoding(const llm::BatchEntry& sequence) const {
   const bool has_others = sequence.num_tokens != 1 + sequence.num_draft_tokens;
   const bool has_tree = !sequence.draft_parents.empty();
@@ -131,8 +147,7 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
                                         : PaddedDrafts(num_tokens, options_.max_decode_rows);
   shape_.num_logits = is_decode_ ? shape_.num_tokens : num_logits;
   shape_.num_sampled = is_decode_ ? shape_.num_tokens : num_sampled;
-  shape_.num_decode =
-      num_decoding == 0 ? 0 : MaxDecodeItems(is_decode_ ? shape_.num_tokens : num_decoding);
+  shape_.num_decode = NumDecodeItems(batch, is_decode_ ? shape_.num_tokens : num_decoding);
   shape_.num_adapter_tiles = shape_.has_adapters && !is_decode_ ? num_adapter_tiles : 0;
   const StepLayout layout(shape_);
   words_.assign(layout.block_tables, 0);

@@ -160,6 +160,8 @@ class StepPlanner {
   int32_t item_tokens() const;
   // What the partial attention results of `num_items` items take.
   int64_t PartialBytes(int32_t num_items, int32_t head_dim) const;
+  // DecodeItems of a step, padding included.
+  int32_t NumDecodeItems(const llm::StepBatch& batch, int32_t num_rows) const;
 
  private:
   // Divides the decoding tokens into groups of queries that read their context together.

@@ -167,6 +167,7 @@ TEST(BatchInvariantStepPlanTest, ContextsAreSplitByTheirOwnLength) {
   options.is_batch_invariant = true;
   const llm::SamplingParams greedy;
   std::vector<int32_t> table(2000), tokens = {1, 2};
+  int32_t last_num_items = 0;
   const auto plan = [&](const std::vector<int32_t>& lengths) {
     llm::StepBatch batch;
     for (const int32_t length : lengths) {
@@ -182,6 +183,7 @@ TEST(BatchInvariantStepPlanTest, ContextsAreSplitByTheirOwnLength) {
     }
     StepPlanner planner(options);
     planner.Plan(batch);
+    last_num_items = planner.shape().num_decode;
     const StepLayout layout(planner.shape());
     std::vector<std::vector<std::pair<int32_t, int32_t>>> cuts(lengths.size());
     EXPECT_LE(
@@ -196,11 +198,20 @@ TEST(BatchInvariantStepPlanTest, ContextsAreSplitByTheirOwnLength) {
     }
     return cuts;
   };
+  const auto num_items = [&](const std::vector<int32_t>& lengths) {
+    plan(lengths);
+    return last_num_items;
+  };
   const std::vector<int32_t> lengths = {1, 64, 65, 513, 4000, 40000, 120000};
   const auto together = plan(lengths);
   for (size_t i = 0; i < lengths.size(); ++i) EXPECT_EQ(plan({lengths[i]})[0], together[i]);
   EXPECT_EQ(together[3].size(), 2u);
   EXPECT_LE(together[6].size(), 32u);
+  // The items are a power of two for each row, and as few as the contexts allow.
+  EXPECT_EQ(num_items(std::vector<int32_t>(64, 500)), 64);
+  EXPECT_EQ(num_items(std::vector<int32_t>(64, 640)), 128);
+  EXPECT_EQ(num_items(std::vector<int32_t>(64, 1100)), 256);
+  EXPECT_EQ(num_items({640, 120000}), 64);
 }
 
 // 4 query heads a group: 4 tokens share an item, with batch invariance none do.
