@@ -127,6 +127,20 @@ bool ReadsWeights(const Product& p) {
   return CanRunExpertGemm(p.form, p.weights);
 }
 
+// StreamExperts() gives the bits of ExpertGemm(), and has tiles of 64 outputs and up to 64 rows
+// instead of 256 and 256, so that few rows of a small matrix have enough blocks of threads.
+constexpr int kMaxTiledRows = 64;
+int InvariantTileRows(const Product& p) {
+  if (p.form != KernelForm::kNative || p.weights.format != WeightFormat::kBf16 ||
+      p.output == GemmEpilogue::kFloat || p.num_rows > kMaxTiledRows ||
+      p.weights.num_outputs > 128 * p.num_processors) {
+    return 0;
+  }
+  int rows = 8;
+  while (rows < p.num_rows) rows *= 2;
+  return rows;
+}
+
 Product Dequantized(Product p) {
   p.weights.format = WeightFormat::kBf16;
   return p;
@@ -292,6 +306,7 @@ ProductChoice ChooseProduct(const Product& p) {
     case ProductKernel::kExpertGemm:
       choice.prepares_rows = true;
       choice.dequantizes = is_quantized && !ReadsWeights(p);
+      choice.tile_rows = InvariantTileRows(p);
       break;
     case ProductKernel::kCublas:
     case ProductKernel::kGroupedGemm:

@@ -51,7 +51,10 @@ struct ProductChoice {
   ProductKernel kernel = ProductKernel::kCublas;
   bool prepares_rows = false;  // norm and order of columns are kernels before the product
   bool dequantizes = false;    // the weights to bf16 before the product
-  int rule = -1;               // index in the table
+  // With kExpertGemm: rows of a tile of StreamExperts(), which gives the same bits. 0:
+  // ExpertGemm().
+  int tile_rows = 0;
+  int rule = -1;  // index in the table
 };
 ProductChoice ChooseProduct(const Product& product);
 int NumProductRules();

@@ -7,6 +7,7 @@
 #include "backends/gpu_llm/kernels/gemm/expert_gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
+#include "backends/gpu_llm/kernels/gemm/stream_experts.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
@@ -133,6 +134,21 @@ Status LinearRunner::RunStreamGemm(const LinearCall& call, int num_rows, cudaStr
   return CudaStatus(cudaGetLastError(), "a stream GEMM");
 }
 
+Status LinearRunner::RunRowTiles(const LinearCall& call, int tile_rows, int num_rows,
+                                 cudaStream_t stream) {
+  GroupedGemmParams gemm = {};
+  gemm.in = call.in;
+  gemm.num_rows = num_rows;
+  gemm.tile_rows = tile_rows;
+  gemm.num_tiles = (num_rows + tile_rows - 1) / tile_rows;
+  gemm.num_outputs = call.weights->num_outputs;
+  gemm.depth = call.weights->depth;
+  gemm.out = call.out;
+  gemm.accumulates = call.output == GemmEpilogue::kAdd;
+  return CudaStatus(StreamExperts({gemm, *call.weights, 0, 1, true}, num_processors_, stream),
+                    "a batch-invariant product");
+}
+
 // The gate is a kernel of its own, as in steps with adapters, so that a sequence without an adapter
 // gets the same bits in both.
 Status LinearRunner::RunBatchInvariant(const LinearCall& given, const ProductChoice& choice,
@@ -148,7 +164,9 @@ Status LinearRunner::RunBatchInvariant(const LinearCall& given, const ProductCho
     weights.data = dequantized_.data();
   }
   MarkGemm(call, num_rows, choice.dequantizes, stream);
-  if (choice.kernel == ProductKernel::kExpertGemm) {
+  if (choice.tile_rows > 0) {
+    NEREID_RETURN_IF_ERROR(RunRowTiles(call, choice.tile_rows, num_rows, stream));
+  } else if (choice.kernel == ProductKernel::kExpertGemm) {
     ExpertGemmParams gemm = {};
     gemm.weights = weights;
     gemm.in = call.in;

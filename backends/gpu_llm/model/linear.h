@@ -49,6 +49,8 @@ class LinearRunner {
       : gemm_(std::move(gemm)), form_(form), mode_(mode), num_processors_(num_processors) {}
   // Applies norm and column gathering with separate kernels and removes them from `call`.
   void PrepareInput(LinearCall& call, int num_rows, cudaStream_t stream);
+  // Multiplies weights in bf16 with StreamExperts(). `call` has neither norm nor gathering.
+  Status RunRowTiles(const LinearCall& call, int tile_rows, int num_rows, cudaStream_t stream);
   // `call` has neither norm nor gathering.
   Status RunBatchInvariant(const LinearCall& call, const ProductChoice& choice, int num_rows,
                            cudaStream_t stream);

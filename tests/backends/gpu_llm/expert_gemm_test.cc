@@ -367,6 +367,40 @@ TEST_F(ExpertGemmTest, StreamedExpertsGiveTheSameBits) {
   }
 }
 
+// Batch-invariant products of few rows use tiles of rows.
+TEST_F(ExpertGemmTest, TilesOfRowsGiveTheSameBits) {
+  if (!testing::HasNativeKernels()) GTEST_SKIP() << "the portable form has no such product";
+  for (const int rows : {1, 9, 77, 256}) {
+    for (const auto& [num_outputs, depth] : {std::pair{272, 520}, {4112, 1024}, {40, 8}}) {
+      const Problem problem = MakeProblem(num_outputs, depth, {rows});
+      const int64_t count = int64_t{rows} * num_outputs;
+      for (const GemmEpilogue output : {GemmEpilogue::kBf16, GemmEpilogue::kAdd}) {
+        const DeviceMemory out = RandomBf16(count, 2.0f, 9);
+        ExpertGemmParams params = Params(problem, output, out);
+        params.first_rows = nullptr;
+        ASSERT_EQ(ExpertGemm(params, kNumProcessors, nullptr), cudaSuccess);
+        const std::vector<float> expected = RowToHost(out, 0, count);
+        for (const int tile_rows : {8, 16, 32, 64}) {
+          const DeviceMemory got = RandomBf16(count, 2.0f, 9);
+          GroupedGemmParams gemm = {};
+          gemm.in = problem.in.as<__nv_bfloat16>();
+          gemm.num_rows = rows;
+          gemm.num_tiles = (rows + tile_rows - 1) / tile_rows;
+          gemm.tile_rows = tile_rows;
+          gemm.num_outputs = num_outputs;
+          gemm.depth = depth;
+          gemm.accumulates = output == GemmEpilogue::kAdd;
+          gemm.out = got.data();
+          ASSERT_EQ(StreamExperts({gemm, params.weights, 0, 1, true}, kNumProcessors, nullptr),
+                    cudaSuccess);
+          EXPECT_EQ(RowToHost(got, 0, count), expected)
+              << rows << " x " << num_outputs << ", tiles of " << tile_rows;
+        }
+      }
+    }
+  }
+}
+
 TEST_F(ExpertGemmTest, RowsAreSortedByExpert) {
   struct Case {
     int num_rows, num_experts, per_token, hidden;

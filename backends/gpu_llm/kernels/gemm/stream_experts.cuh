@@ -53,6 +53,10 @@ __device__ __forceinline__ void CopyOrZero(uint32_t to, const void* from, bool i
                : "memory");
 }
 
+__device__ __forceinline__ int NumOutputTiles(const GroupedGemmParams& p, int tile_outputs) {
+  return (p.num_outputs + tile_outputs - 1) / tile_outputs;
+}
+
 // The tiles of a block in order: every n-th of all pairs of rows' tile and tile of outputs.
 class TileWalk {
  public:
@@ -60,8 +64,10 @@ class TileWalk {
   __device__ __forceinline__ TileWalk(const GroupedGemmParams& p, int tile_outputs)
       : tiles_(p.tiles),
         num_tiles_(p.num_tiles),
-        num_outputs_((p.num_outputs + tile_outputs - 1) / tile_outputs),
-        at_(static_cast<int>(blockIdx.x)) {
+        num_outputs_(NumOutputTiles(p, tile_outputs)),
+        at_(static_cast<int>(blockIdx.x)),
+        tile_rows_(p.tile_rows),
+        num_rows_(p.num_rows) {
     next_ = Load();
   }
   // False at the end. Starts to load what the following call returns.
@@ -78,11 +84,15 @@ class TileWalk {
   __device__ __forceinline__ ExpertTile Load() const {
     const int tile = at_ / num_outputs_;
     if (tile >= num_tiles_) return {-1, 0, 0};
+    if (tiles_ == nullptr) {
+      const int row = tile * tile_rows_;
+      return {0, row, min(tile_rows_, num_rows_ - row)};
+    }
     const auto* words = reinterpret_cast<const int32_t*>(tiles_ + tile);
     return {__ldcg(words), __ldcg(words + 1), __ldcg(words + 2)};
   }
-  const ExpertTile* tiles_;
-  int num_tiles_, num_outputs_, at_;
+  const ExpertTile* tiles_;  // null: all rows use one matrix
+  int num_tiles_, num_outputs_, at_, tile_rows_, num_rows_;
   ExpertTile next_;
 };
 
@@ -183,8 +193,10 @@ __device__ __forceinline__ void StoreTile(const GroupedGemmParams& p, const Expe
     for (int half = 0; half < 2; ++half) {
       const uint32_t pair = swap(d[2 * half], d[2 * half + 1]);
       const int output = first_output + 8 * half;
-      if (row < tile.count && output < p.num_outputs)
-        *reinterpret_cast<uint32_t*>(out + output) = pair;
+      if (row >= tile.count || output >= p.num_outputs) continue;
+      auto& to = *reinterpret_cast<uint32_t*>(out + output);
+      to = p.accumulates ? PackBf16(LowBf16(to) + LowBf16(pair), HighBf16(to) + HighBf16(pair))
+                         : pair;
     }
   }
 }

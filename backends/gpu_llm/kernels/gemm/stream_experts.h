@@ -12,8 +12,10 @@
 namespace nereid::gpu {
 
 struct StreamExpertsParams {
-  // With tiles, empty ones last, of kStreamTileRows; `out` is bf16 and is not added to. The members
-  // of the weights are not used.
+  // With tiles, empty ones last. Without tiles (native form, bf16 weights), tile_rows rows at a
+  // time use the only expert, whose weights are copied before the previous kernel has ended. `out`
+  // is bf16; a product is rounded to bf16 before it is added. The members of the weights are not
+  // used.
   GroupedGemmParams gemm;
   WeightMatrix weights;  // of expert 0: bf16, int4, or fp8 that does not quantize its input
   int64_t stride_bytes;  // from one expert's matrix to the next

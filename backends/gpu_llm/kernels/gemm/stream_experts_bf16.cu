@@ -139,21 +139,29 @@ cudaError_t LaunchShape(const StreamExpertsParams& params, int num_processors,
     return error;
   return LaunchPersistent<Shape>(StreamBf16Kernel<Shape>, Shape::kThreads, Shape::kSharedBytes,
                                  params, num_processors, stream, map, params.gemm,
-                                 params.tiles_are_older);
+                                 params.tiles_are_older || params.gemm.tiles == nullptr);
 }
 
 }  // namespace
 
 cudaError_t StreamBf16(const StreamExpertsParams& params, int num_processors, cudaStream_t stream) {
+  // With half as many outputs a block, so that a small matrix has enough blocks.
+  const bool is_small =
+      params.gemm.tiles == nullptr &&
+      int64_t{params.gemm.num_tiles} * params.gemm.num_outputs < int64_t{256} * num_processors;
   switch (params.gemm.tile_rows) {
     case 8:
-      return LaunchShape<Bf16Shape<8, 2, 2, 6>>(params, num_processors, stream);
+      return is_small ? LaunchShape<Bf16Shape<8, 1, 4, 5>>(params, num_processors, stream)
+                      : LaunchShape<Bf16Shape<8, 2, 2, 6>>(params, num_processors, stream);
     case 16:
-      return LaunchShape<Bf16Shape<16, 2, 2, 5>>(params, num_processors, stream);
+      return is_small ? LaunchShape<Bf16Shape<16, 1, 4, 5>>(params, num_processors, stream)
+                      : LaunchShape<Bf16Shape<16, 2, 2, 5>>(params, num_processors, stream);
     case 32:
-      return LaunchShape<Bf16Shape<32, 2, 2, 5>>(params, num_processors, stream);
+      return is_small ? LaunchShape<Bf16Shape<32, 1, 4, 4>>(params, num_processors, stream)
+                      : LaunchShape<Bf16Shape<32, 2, 2, 5>>(params, num_processors, stream);
     case 64:
-      return LaunchShape<Bf16Shape<64, 4, 1, 5>>(params, num_processors, stream);
+      return is_small ? LaunchShape<Bf16Shape<64, 1, 2, 6>>(params, num_processors, stream)
+                      : LaunchShape<Bf16Shape<64, 4, 1, 5>>(params, num_processors, stream);
     case 128:
       return LaunchShape<Bf16Shape<128, 4, 1, 4>>(params, num_processors, stream);
     default:
