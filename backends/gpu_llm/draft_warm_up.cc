@@ -12,7 +12,7 @@ namespace nereid::gpu {
 namespace {
 
 // Of a size. The LM head is one product of a step, and has some candidates to try.
-constexpr int kMostSteps = 64, kTypicalSteps = 16;
+constexpr int kMostSteps = 64, kTypicalSteps = 16, kTimedSteps = 3;
 constexpr std::chrono::seconds kMostTime{10};
 // Rows of a sequence, where no more are needed.
 constexpr int32_t kUsualRows = 8;
@@ -54,6 +54,18 @@ class DraftStep {
     }
     return {};
   }
+  // The least of some durations, in ms.
+  Result<float> Time(llm::Executor& executor) const {
+    using Clock = std::chrono::steady_clock;
+    Clock::duration least = Clock::duration::max();
+    for (int step = 0; step < kTimedSteps; ++step) {
+      const auto began = Clock::now();
+      NEREID_RETURN_IF_ERROR(executor.Submit(batch_));
+      NEREID_RETURN_IF_ERROR(executor.Collect().status());
+      least = std::min(least, Clock::now() - began);
+    }
+    return std::chrono::duration<float, std::milli>(least).count();
+  }
 
  private:
   const llm::SamplingParams greedy_;
@@ -63,7 +75,8 @@ class DraftStep {
 
 }  // namespace
 
-Status WarmUpDraftSteps(llm::Executor& executor, const llm::DraftStepForm& form) {
+Result<std::vector<llm::StepCostPoint>> WarmUpDraftSteps(llm::Executor& executor,
+                                                         const llm::DraftStepForm& form) {
   const llm::ExecutorLimits& limits = executor.limits();
   const int64_t cache_tokens = int64_t{limits.num_blocks} * limits.block_size;
   const auto most_each = static_cast<int32_t>(
@@ -72,6 +85,7 @@ Status WarmUpDraftSteps(llm::Executor& executor, const llm::DraftStepForm& form)
       std::min<int64_t>(limits.max_num_sampled, int64_t{limits.max_num_sequences} * most_each));
   std::vector<int32_t> blocks((most_each + limits.block_size - 1) / limits.block_size);
   std::iota(blocks.begin(), blocks.end(), 0);
+  std::vector<llm::StepCostPoint> costs;
   const auto began = std::chrono::steady_clock::now();
   for (int32_t next = 2; next <= most && most_each > 1;) {
     const int32_t size = StepPlanner::PaddedDrafts(next, limits.max_num_sampled);
@@ -81,10 +95,14 @@ Status WarmUpDraftSteps(llm::Executor& executor, const llm::DraftStepForm& form)
                    limits.max_num_sequences);
     const DraftStep step(form, num_rows, num_sequences, blocks);
     NEREID_RETURN_IF_ERROR(step.RunUntilTypical(executor));
-    if (std::chrono::steady_clock::now() - began > kMostTime) return {};
+    NEREID_ASSIGN_OR_RETURN(const float ms, step.Time(executor));
+    costs.push_back({num_rows, ms});
+    if (std::chrono::steady_clock::now() - began > kMostTime) {
+      return std::vector<llm::StepCostPoint>();
+    }
     next = size + 1;
   }
-  return {};
+  return costs;
 }
 
 }  // namespace nereid::gpu

@@ -4,14 +4,18 @@
 // here. [load thread]
 #pragma once
 
+#include <vector>
+
 #include "backends/llm_core/engine/executor.h"
 #include "nereid/status.h"
 
 namespace nereid::gpu {
 
 // Runs steps of each padded number of rows until one of them replays a recorded graph, or several
-// were typical. The smallest sizes come first. After some seconds, the other sizes are left to the
-// steps of requests. No sequence may have KV blocks yet: the steps write to the first ones.
-Status WarmUpDraftSteps(llm::Executor& executor, const llm::DraftStepForm& form);
+// were typical, and then some more. Returns the least duration of these in ms, by the rows. The
+// smallest sizes come first. After some seconds, the other sizes are left to the steps of requests,
+// and nothing is returned. No sequence may have KV blocks yet: the steps write to the first ones.
+Result<std::vector<llm::StepCostPoint>> WarmUpDraftSteps(llm::Executor& executor,
+                                                         const llm::DraftStepForm& form);
 
 }  // namespace nereid::gpu

@@ -337,19 +337,21 @@ llm::ExecutorMemory GpuExecutor::memory() const {
 
 // An 8B model in bf16 on an H100, in ms (bench/results/speculation_gpu.csv). The kernels of few
 // rows read every weight once; from some hundreds of rows on, products take the time.
-std::span<const llm::StepCostPoint> GpuExecutor::typical_step_costs() const {
+llm::TypicalCosts GpuExecutor::typical_step_costs() const {
+  if (!measured_costs_.empty()) return {measured_costs_, true};
   static constexpr llm::StepCostPoint kCosts[] = {{1, 5.07f},  {8, 5.57f},   {9, 6.05f},
                                                   {32, 6.37f}, {64, 7.04f},  {128, 7.64f},
                                                   {256, 9.5f}, {384, 12.5f}, {512, 15.5f}};
-  return kCosts;
+  return {kCosts};
 }
 
 Status GpuExecutor::PrepareDraftSteps(const llm::DraftStepForm& form) {
   if (timer_ != nullptr) return {};  // such steps have no graphs, and would be in the profile
   RecordAtOnce(true);
-  const Status status = WarmUpDraftSteps(*this, form);
+  Result<std::vector<llm::StepCostPoint>> costs = WarmUpDraftSteps(*this, form);
   RecordAtOnce(false);
-  return status;
+  if (costs.ok()) measured_costs_ = std::move(*costs);
+  return costs.status();
 }
 
 Status GpuExecutor::Submit(const llm::StepBatch& batch) {

@@ -46,16 +46,15 @@ class GpuExecutor : public llm::Executor {
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
 
-  // The most sequences for which an EAGLE-3 head proposes drafts. With more, answers came no
-  // sooner, or later: the first step of each new size chooses algorithms of products and records a
-  // graph (bench/results/speculation_gpu.csv).
-  static constexpr int32_t kMaxHiddenStateSequences = 16;
+  // The most sequences for which an EAGLE-3 head proposes drafts. Batches up to this were measured
+  // (bench/results/speculation_gpu.csv).
+  static constexpr int32_t kMaxHiddenStateSequences = 256;
 
   const llm::ExecutorLimits& limits() const override { return limits_; }
   llm::ExecutorFeatures features() const override;
   llm::ExecutorMemory memory() const override;
   llm::BlockStorage* block_storage() override { return storage_.get(); }
-  std::span<const llm::StepCostPoint> typical_step_costs() const override;
+  llm::TypicalCosts typical_step_costs() const override;
   llm::ExecutorCounts counts() const override { return {num_graph_steps(), graphs_.num_refused()}; }
   Result<int64_t> AdapterBytes(const llm::LoraAdapter& adapter) const override {
     return adapters_ == nullptr ? Result<int64_t>(0) : adapters_->BytesOf(adapter);
@@ -164,8 +163,9 @@ class GpuExecutor : public llm::Executor {
   HiddenStateOutputs hidden_states_;
   DecodeGraphs graphs_;
   bool records_at_once_ = false;
-  std::unique_ptr<DeviceAdapters> adapters_;  // null: none
-  uint32_t adapter_groups_ = 0;               // DeviceAdapters::groups() of the recorded steps
+  std::vector<llm::StepCostPoint> measured_costs_;  // of PrepareDraftSteps(); empty: none
+  std::unique_ptr<DeviceAdapters> adapters_;        // null: none
+  uint32_t adapter_groups_ = 0;  // DeviceAdapters::groups() of the recorded steps
   int64_t num_steps_ = 0;
   int64_t fail_at_ = -1;
   double idle_seconds_ = 0.0;

@@ -63,9 +63,10 @@ Status ShardedExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
 
 Status ShardedExecutor::PrepareDraftSteps(const llm::DraftStepForm& form) {
   for (const auto& rank : ranks_) rank->RecordAtOnce(true);
-  const Status status = WarmUpDraftSteps(*this, form);
+  Result<std::vector<llm::StepCostPoint>> costs = WarmUpDraftSteps(*this, form);
   for (const auto& rank : ranks_) rank->RecordAtOnce(false);
-  return status;
+  if (costs.ok()) measured_costs_ = std::move(*costs);
+  return costs.status();
 }
 
 Status ShardedExecutor::Submit(const llm::StepBatch& batch) {

@@ -28,7 +28,8 @@ class ShardedExecutor : public llm::Executor {
   const llm::ExecutorLimits& limits() const override { return ranks_[0]->limits(); }
   llm::ExecutorFeatures features() const override { return ranks_[0]->features(); }
   llm::ExecutorMemory memory() const override;
-  std::span<const llm::StepCostPoint> typical_step_costs() const override {
+  llm::TypicalCosts typical_step_costs() const override {
+    if (!measured_costs_.empty()) return {measured_costs_, true};
     return ranks_[0]->typical_step_costs();
   }
   llm::ExecutorCounts counts() const override { return ranks_[0]->counts(); }
@@ -57,6 +58,7 @@ class ShardedExecutor : public llm::Executor {
   std::unique_ptr<PeerGroup> group_;
   std::vector<std::unique_ptr<GpuExecutor>> ranks_;
   std::optional<ShardedBlockStorage> storage_;  // of the ranks' storages; nothing: they have none
+  std::vector<llm::StepCostPoint> measured_costs_;  // of PrepareDraftSteps(); empty: none
   RankThreads threads_;
 };
 

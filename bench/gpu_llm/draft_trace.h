@@ -76,9 +76,7 @@ class TracedExecutor : public llm::Executor {
     return features;
   }
   llm::ExecutorCounts counts() const override { return executor_->counts(); }
-  std::span<const llm::StepCostPoint> typical_step_costs() const override {
-    return executor_->typical_step_costs();
-  }
+  llm::TypicalCosts typical_step_costs() const override { return executor_->typical_step_costs(); }
   Status Submit(const llm::StepBatch& batch) override {
     DraftStep step;
     step.num_sequences = static_cast<int32_t>(batch.entries.size());

@@ -186,9 +186,7 @@ class AcceptingExecutor : public llm::Executor {
   const llm::ExecutorLimits& limits() const override { return executor_->limits(); }
   llm::ExecutorFeatures features() const override { return executor_->features(); }
   llm::ExecutorCounts counts() const override { return executor_->counts(); }
-  std::span<const llm::StepCostPoint> typical_step_costs() const override {
-    return executor_->typical_step_costs();
-  }
+  llm::TypicalCosts typical_step_costs() const override { return executor_->typical_step_costs(); }
   Status Submit(const llm::StepBatch& batch) override {
     std::vector<std::vector<int32_t>>& accepted = accepted_.emplace_back();
     for (const llm::BatchEntry& entry : batch.entries) {

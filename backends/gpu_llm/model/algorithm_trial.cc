@@ -2,6 +2,7 @@
 #include "backends/gpu_llm/model/algorithm_trial.h"
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 namespace nereid::gpu {
@@ -31,6 +32,12 @@ int TrialRows(int num_rows) {
   int rows = 16384;
   while (rows < num_rows) rows *= 2;
   return rows;
+}
+
+int SharedRows(int num_rows) {
+  constexpr int kLeast = 64;
+  const auto power = static_cast<int>(std::bit_ceil(static_cast<unsigned>(std::max(1, num_rows))));
+  return RoundUp(num_rows, std::max(kLeast, power / 4));
 }
 
 std::vector<int> ProposalRows(int trial_rows) {

@@ -220,9 +220,8 @@ Result<bool> CublasGemm::RunTrial(const CublasGemmCall& call, const AlgorithmKey
 
 bool CublasGemm::RunProposed(const CublasGemmCall& call, const Layouts& layouts,
                              cudaStream_t stream) {
-  constexpr int kSharedRows = 64;
   CublasGemmCall wide = call;
-  wide.num_rows = (call.num_rows + kSharedRows - 1) / kSharedRows * kSharedRows;
+  wide.num_rows = SharedRows(call.num_rows);
   const AlgorithmKey key = KeyOf(wide);
   auto found = proposed_.find(key);
   if (found == proposed_.end()) {

@@ -8,6 +8,7 @@
 #include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
+#include "backends/gpu_llm/model/algorithm_trial.h"
 #include "backends/gpu_llm/model/eagle3_cache.h"
 #include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/llm_core/engine/executor.h"
@@ -58,7 +59,7 @@ Status Eagle3Layer::WarmUp() {
     if (count <= kFewChains || (count & (count - 1)) == 0) NEREID_RETURN_IF_ERROR(run(count, 1, 3));
   }
   constexpr int32_t kChains = 8;
-  for (int32_t rows = 64; rows <= kMaxRows; rows *= 2)
+  for (int32_t rows = SharedRows(1); rows <= kMaxRows; rows = SharedRows(rows + 1))
     NEREID_RETURN_IF_ERROR(run(kChains, rows / kChains, 1));
   sampling.top_p = 0.9f;
   NEREID_RETURN_IF_ERROR(run(1, 1, 2));

@@ -37,7 +37,7 @@ void DraftPlanner::Add(Sequence& sequence) const {
   for (const auto& sibling : sequence.siblings) Add(*sibling);
 }
 
-void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
+void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running, int32_t budget) {
   if (!is_on()) return;
   draft_seconds_ = expected_ = 0.0;
   drafting_.clear();
@@ -45,10 +45,11 @@ void DraftPlanner::Plan(std::span<const std::unique_ptr<Sequence>> running) {
   const int32_t num_decoding = ChooseSequences(running);
   if (drafting_.empty()) return;
   // What a costly drafter proposes is verified: its cost is part of the step's.
-  if (is_costly() && options_.adapts_length) ChooseLengths(num_decoding);
+  if (is_costly() && options_.adapts_length) ChooseLengths(num_decoding, budget);
   if (trials_.is_resting()) EndRest();
   Propose();
-  if (!is_costly() && options_.adapts_length && !drafting_.empty()) ChooseLengths(num_decoding);
+  if (!is_costly() && options_.adapts_length && !drafting_.empty())
+    ChooseLengths(num_decoding, budget);
   for (Sequence* sequence : drafting_) {
     if (sequence->num_drafts > 0) sequence->drafts->num_idle_steps = 0;
     if (sequence->num_pending > 0) sequence->num_drafts = 0;

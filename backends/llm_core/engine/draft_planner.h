@@ -54,8 +54,7 @@ class DraftPlanner {
   // `is_supported`: the executor verifies drafts. `typical_costs`: of StepCosts. `now`: the time in
   // seconds, which measures what drafting takes; by default it takes none.
   DraftPlanner(
-      SpeculationOptions options, bool is_supported,
-      std::span<const StepCostPoint> typical_costs = {},
+      SpeculationOptions options, bool is_supported, const TypicalCosts& typical_costs = {},
       std::function<double()> now = [] { return 0.0; })
       : options_(std::move(options)),
         is_supported_(is_supported),
@@ -68,8 +67,9 @@ class DraftPlanner {
   // Prepares a sequence that enters the scheduler.
   void Add(Sequence& sequence) const;
   // Sets the drafts of all running sequences that decode next. A sequence whose newest token is
-  // pending gets none, but its proposal decides whether it stays idle (SequenceDrafts).
-  void Plan(std::span<const std::unique_ptr<Sequence>> running);
+  // pending gets none, but its proposal decides whether it stays idle (SequenceDrafts). `budget`:
+  // the most drafts of all sequences together.
+  void Plan(std::span<const std::unique_ptr<Sequence>> running, int32_t budget = INT32_MAX);
   // Called when the result of a step is known, for each sequence with `num_drafts` > 0 drafts in
   // it, before its tokens are applied. `i`: the index of its entry.
   void RecordVerified(Sequence& sequence, int32_t num_drafts, size_t i, const StepResult& result);
@@ -118,7 +118,7 @@ class DraftPlanner {
   // Measures a call of a costly drafter.
   void RecordDrafting(double seconds);
   // Lowers the sequences' num_drafts to what pays.
-  void ChooseLengths(int32_t num_decoding);
+  void ChooseLengths(int32_t num_decoding, int32_t budget);
   void ConsiderChains(int32_t num_decoding, int32_t most_together, Choice& choice);
   void ConsiderTrees(int32_t num_decoding, int32_t most_together, Choice& choice);
   // Sets lengths_ to drafts that are reached with a probability of at least `least`, up to `most` a
@@ -136,6 +136,9 @@ class DraftPlanner {
   // Leaves out the sequences whose end is too near for a costly drafter to catch up with them, and
   // those that it catches up with in a later step, because all together take too long.
   void SkipCostlyCatchUps(int32_t num_decoding);
+  // Whether a step may lose so many seconds because a drafter catches up. `plain`: of a step
+  // without drafts.
+  bool MayCatchUp(double seconds, double plain) const;
   // The tokens that a costly drafter has not seen, but for those of the last step. One that reads
   // hidden states only catches up with those that it got.
   int32_t NumBehind(const Sequence& sequence) const;
@@ -146,6 +149,9 @@ class DraftPlanner {
   double DraftingSeconds(int32_t num_drafting, int32_t longest, double plain) const;
   // Makes lengths_ the choice if it yields more and may be risked.
   void Consider(int32_t num_decoding, Choice& choice) const;
+  // Whether drafts of `num_drafting` sequences, which are expected to pay, may be tried if they
+  // lose `loss` seconds otherwise. `is_measured`: acceptance and the step's cost are.
+  bool MayTry(double loss, double plain, int32_t num_drafting, bool is_measured) const;
   // Chooses a few drafts of some sequences, to measure again whether drafting would pay.
   void ConsiderTrial(int32_t num_decoding, Choice& choice);
   // The sequences in drafting_ that may be tried, by index.

@@ -21,9 +21,13 @@ constexpr double kGuessedDraft = 0.1;
 constexpr int32_t kFirstDrafts = 8;
 // Verified drafts after which an acceptance that does not count as measured is an old one.
 constexpr int64_t kColdDrafts = 64;
+// How much the acceptance of a sequence keeps in a step in which only others have drafts of a
+// costly drafter: nothing else measures it again.
+constexpr float kLeftOutMemory = 0.9f;
 // Drafts of a sequence in a trial, and the most sequences in one.
 constexpr int32_t kTrialLength = 2, kTreeTrialLength = 8;
 constexpr size_t kTrialSequences = 4;
+constexpr int32_t kTrialDrafts = 8;  // of all sequences
 // The part of a step that a drafter may take to catch up with each further sequence of a trial.
 constexpr double kPartOfCatchUp = 0.02;
 // Sequences that a drafter catches up with in a step before it is known how long that takes.
@@ -54,7 +58,7 @@ int32_t DraftPlanner::NumBehind(const Sequence& sequence) const {
   const int32_t num_unseen = options_.drafter->reads_hidden_states()
                                  ? sequence.drafts->num_observed
                                  : sequence.num_known() - sequence.drafts->num_seen;
-  return num_unseen > kMaxDraftTokens + 1 ? num_unseen : 0;
+  return num_unseen > kMostUnseenOfStep ? num_unseen : 0;
 }
 
 double DraftPlanner::CatchUpSeconds(const Sequence& sequence) const {
@@ -63,7 +67,7 @@ double DraftPlanner::CatchUpSeconds(const Sequence& sequence) const {
 
 // Of some limits that all sequences share, those with the greatest yield win: of chains, the least
 // probability with which a draft is reached, and the most drafts; of trees, the most drafts.
-void DraftPlanner::ChooseLengths(int32_t num_decoding) {
+void DraftPlanner::ChooseLengths(int32_t num_decoding, int32_t budget) {
   ++num_plans_;
   rates_.clear();
   longest_.clear();
@@ -75,7 +79,7 @@ void DraftPlanner::ChooseLengths(int32_t num_decoding) {
   choice.lengths.assign(drafting_.size(), 0);
   // Nothing is verified in a step that is measured without drafts.
   if (!costs_.NeedsPlainStep(num_decoding)) {
-    int32_t most_together = costs_.LongestTrial(num_decoding);
+    int32_t most_together = std::min(budget, costs_.LongestTrial(num_decoding));
     if (is_costly()) {
       SkipCostlyCatchUps(num_decoding);
       if (!acceptance_.IsMeasured(0)) most_together = std::min(most_together, kFirstDrafts);
@@ -85,12 +89,21 @@ void DraftPlanner::ChooseLengths(int32_t num_decoding) {
     } else {
       ConsiderChains(num_decoding, most_together, choice);
     }
-    if (choice.expected == 0.0) ConsiderTrial(num_decoding, choice);
+    if (choice.expected == 0.0 && budget >= kTrialDrafts) ConsiderTrial(num_decoding, choice);
     // Any drafts are a trial if the acceptance was measured long ago.
     if (counts_.num_drafted >= kColdDrafts && !acceptance_.IsMeasured(0)) trials_.BeginTrial();
   }
   expected_ = choice.expected;
-  for (size_t i = 0; i < drafting_.size(); ++i) drafting_[i]->num_drafts = choice.lengths[i];
+  for (size_t i = 0; i < drafting_.size(); ++i) {
+    drafting_[i]->num_drafts = choice.lengths[i];
+    const bool is_left_out = choice.lengths[i] == 0 && choice.expected > 0.0 && is_costly();
+    if (is_left_out) drafting_[i]->drafts->acceptance.Fade(kLeftOutMemory);
+  }
+}
+
+// Later steps gain from it, if drafts pay at all.
+bool DraftPlanner::MayCatchUp(double seconds, double plain) const {
+  return acceptance_.IsMeasured(0) ? account_.MayInvest(seconds, plain) : account_.CanRisk(seconds);
 }
 
 void DraftPlanner::SkipCostlyCatchUps(int32_t num_decoding) {
@@ -111,7 +124,7 @@ void DraftPlanner::SkipCostlyCatchUps(int32_t num_decoding) {
         num_left == 0 || (num_together > 0 && num_together + num_behind > most);
     // Half of what may be lost is left for the drafts.
     if (sequence.num_drafts == 0 || is_too_much ||
-        (seconds > 0.0 && !account_.CanRisk(2.0 * (together + seconds)))) {
+        (seconds > 0.0 && !MayCatchUp(2.0 * (together + seconds), num_decoding * plain))) {
       longest_[i] = 0;
     } else {
       together += seconds;
@@ -123,10 +136,11 @@ void DraftPlanner::SkipCostlyCatchUps(int32_t num_decoding) {
 
 void DraftPlanner::ConsiderChains(int32_t num_decoding, int32_t most_together, Choice& choice) {
   constexpr std::array<float, 6> kLeast = {0.7f, 0.5f, 0.3f, 0.15f, 0.06f, 0.02f};
-  // The steps of some sizes are much cheaper than slightly longer ones.
-  constexpr std::array<int32_t, 4> kMost = {kMaxDraftTokens, 7, 3, 1};
+  // The steps of some sizes are much cheaper than slightly longer ones, and a costly drafter takes
+  // as long as its longest chain.
+  constexpr std::array<int32_t, 5> kMost = {kMaxDraftTokens, 7, 3, 2, 1};
   constexpr size_t kFewSequences = 8;  // for more, lengths matter less one by one
-  const size_t num_caps = drafting_.size() <= kFewSequences ? kMost.size() : 1;
+  const size_t num_caps = drafting_.size() <= kFewSequences || is_costly() ? kMost.size() : 1;
   for (const int32_t most : std::span(kMost).first(num_caps)) {
     for (const float least : kLeast) {
       SetLengths(least, most, most_together);
@@ -199,12 +213,18 @@ void DraftPlanner::Consider(int32_t num_decoding, Choice& choice) const {
   const double plain = costs_.PlainSeconds(num_decoding);
   const StepCost cost = costs_.Of(num_decoding, num_drafts);
   const double seconds = plain * cost.relative + DraftingSeconds(num_drafting, longest, plain);
-  is_measured &= cost.is_measured && (!is_costly() || draft_times_.IsMeasured(num_drafting));
+  is_measured &= cost.is_measured;
   const double yield = (1.0 + expected / num_decoding) * plain / seconds;
   if (yield <= std::max(choice.yield, kLeastGain)) return;
-  if (!(is_measured ? account_.MayGoOn(plain) : account_.CanRisk(seconds - plain))) return;
-  if (catch_up > 0.0 && !account_.CanRisk(seconds - plain + catch_up)) return;
+  if (!MayTry(seconds - plain, plain, num_drafting, is_measured)) return;
+  if (catch_up > 0.0 && !MayCatchUp(seconds - plain + catch_up, plain)) return;
   choice = {lengths_, yield, expected};
+}
+
+bool DraftPlanner::MayTry(double loss, double plain, int32_t num_drafting, bool is_measured) const {
+  if (!is_measured) return account_.CanRisk(loss);
+  const bool is_known = !is_costly() || draft_times_.IsMeasured(num_drafting);
+  return is_known ? account_.MayGoOn(plain) : account_.MayInvest(loss, plain);
 }
 
 double DraftPlanner::DraftingSeconds(int32_t num_drafting, int32_t longest, double plain) const {

@@ -9,7 +9,7 @@ namespace {
 
 // A trial of chains goes on until so many outcomes are known: fewer say little, and the rest after
 // a trial in vain is long. It ends early if hardly any of the first ones was accepted.
-constexpr int32_t kOutcomes = 12, kFewOutcomes = 6;
+constexpr int32_t kOutcomes = 12, kFewOutcomes = 6, kOutcomesIfHalf = 48;
 constexpr int32_t kHardlyAny = 1;
 // Before a trial, hidden states are read in so many steps, of so few sequences. After each trial in
 // vain, the rest is twice as long, up to a limit.
@@ -82,7 +82,8 @@ void DraftTrials::RecordDrafted(int32_t num_drafts, int32_t num_accepted) {
 
 void DraftTrials::JudgeChains() {
   const bool is_in_vain = num_outcomes_ >= kFewOutcomes && num_accepted_ <= kHardlyAny;
-  if (!is_in_vain && num_outcomes_ < kOutcomes) return;
+  const bool is_promising = 2 * num_accepted_ >= num_outcomes_;
+  if (!is_in_vain && num_outcomes_ < (is_promising ? kOutcomesIfHalf : kOutcomes)) return;
   const bool is_all_accepted = num_accepted_ == num_outcomes_;
   num_outcomes_ = num_accepted_ = 0;
   if (!is_all_accepted) Rest(true);

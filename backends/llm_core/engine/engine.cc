@@ -201,7 +201,7 @@ Status Engine::SubmitStep() {
   planned_ = options_.clock->Now();
   scheduler_.SetTime(
       std::chrono::duration_cast<std::chrono::milliseconds>(planned_.time_since_epoch()).count());
-  draft_planner_.Plan(scheduler_.running());
+  draft_planner_.Plan(scheduler_.running(), scheduler_.DraftBudget());
   FitDraftsToGrammars(scheduler_.running());
   scheduler_.Schedule(batch_);
   if (batch_.entries.empty()) return Status::Ok();

@@ -116,9 +116,9 @@ class Executor {
   /// Memory outside the KV cache for copies of its blocks; null: none. The executor owns it.
   virtual BlockStorage* block_storage() { return nullptr; }
   virtual ExecutorMemory memory() const { return {}; }
-  /// The typical duration of a decode step by its tokens, draft tokens included: a guess of what
-  /// draft tokens cost until the engine has measured it. Empty: unknown.
-  virtual std::span<const StepCostPoint> typical_step_costs() const { return {}; }
+  /// The typical duration of a decode step by its tokens, draft tokens included: what draft tokens
+  /// cost until the engine has measured it. Read before the first step, after PrepareDraftSteps.
+  virtual TypicalCosts typical_step_costs() const { return {}; }
   /// Called once, before the first step: entries with returns_hidden_states get the inputs of these
   /// layers, each 0 to the number of layers; the last one means the output of the last layer,
   /// before the final norm. They are left in `place`. INVALID_ARG names a layer that the model does

@@ -116,11 +116,7 @@ void Scheduler::Schedule(StepBatch& batch) {
 void Scheduler::ScheduleRunning(StepBatch& batch) {
   prefilling_.clear();
   step_limit_ = limits_.max_num_tokens;
-  draft_budget_ = (limits_.max_num_tokens - static_cast<int32_t>(running_.size())) / 2;
-  if (limits_.max_num_sampled > 0) {  // every sequence that may be in the step can sample
-    const size_t most = running_.size() + std::min(waiting_.size(), free_slots_.size());
-    draft_budget_ = std::min(draft_budget_, limits_.max_num_sampled - static_cast<int32_t>(most));
-  }
+  draft_budget_ = DraftBudget();
   for (size_t i = 0; i < running_.size();) {
     if (i + 2 * kSequencesAhead < running_.size()) {
       running_[i + 2 * kSequencesAhead]->Prefetch();
@@ -151,6 +147,14 @@ void Scheduler::ScheduleRunning(StepBatch& batch) {
     const int32_t chunk = ChunkSize(*sequence, left, batch);
     if (chunk > 0 && EnsureBlocks(*sequence, chunk)) AppendToBatch(*sequence, chunk, batch);
   }
+}
+
+int32_t Scheduler::DraftBudget() const {
+  const int32_t budget = (limits_.max_num_tokens - static_cast<int32_t>(running_.size())) / 2;
+  if (limits_.max_num_sampled == 0) return budget;
+  // Every sequence that may be in the step can sample.
+  const size_t most = running_.size() + std::min(waiting_.size(), free_slots_.size());
+  return std::min(budget, limits_.max_num_sampled - static_cast<int32_t>(most));
 }
 
 // Every position of the entry is sampled by the same rules: it does not cross the length from which

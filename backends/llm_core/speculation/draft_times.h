@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cstdint>
+#include <utility>
 
 #include "backends/llm_core/speculation/step_costs.h"
 
@@ -21,15 +22,18 @@ class DraftTimes {
     // A first call may take long, and stays the last one if its time is believed.
     const double near = average == 0.0 ? Of(num_sequences, 1, 0.0) : 0.0;
     average = NextAverage(average, near > 0.0 ? std::min(one, 2.0 * near) : one);
+    if (first_.num_unseen > 0) seconds_of_unseen_ = UnseenSeconds(std::exchange(first_, {}));
   }
   /// Records such a proposal, of any length, before which the drafter caught up with `num_unseen`
   /// >= 1 tokens of the sequences.
   void RecordCatchUp(int32_t num_sequences, int32_t length, int32_t num_unseen, double seconds) {
-    const double part = static_cast<double>(num_unseen) / (num_unseen + length * num_sequences);
-    const double catch_up = IsMeasured(num_sequences)
-                                ? std::max(0.0, seconds - Of(num_sequences, length, 0.0))
-                                : part * seconds;
-    seconds_of_unseen_ = NextAverage(seconds_of_unseen_, catch_up / num_unseen);
+    const CatchUp call = {num_sequences, length, num_unseen, seconds};
+    if (Of(num_sequences, 1, 0.0) > 0.0) {
+      seconds_of_unseen_ = NextAverage(seconds_of_unseen_, UnseenSeconds(call));
+    } else {  // every token is taken to cost the same until a draft is measured
+      first_ = call;
+      seconds_of_unseen_ = seconds / (num_unseen + length * num_sequences);
+    }
   }
   bool IsMeasured(int32_t num_sequences) const { return seconds_[Class(num_sequences)] > 0.0; }
   /// The expected seconds of `length` tokens for each of the sequences; `guess` for one token if
@@ -47,6 +51,14 @@ class DraftTimes {
   double OfUnseen() const { return seconds_of_unseen_; }
 
  private:
+  struct CatchUp {
+    int32_t num_sequences = 0, length = 0, num_unseen = 0;
+    double seconds = 0.0;
+  };
+  double UnseenSeconds(const CatchUp& call) const {
+    return std::max(0.0, call.seconds - Of(call.num_sequences, call.length, 0.0)) / call.num_unseen;
+  }
+
   static constexpr int32_t kNumClasses = 16;  // powers of two
   static int32_t Class(int32_t num_sequences) {
     return std::min<int32_t>(kNumClasses - 1,
@@ -55,6 +67,7 @@ class DraftTimes {
 
   std::array<double, kNumClasses> seconds_ = {};  // 0: not measured
   double seconds_of_unseen_ = 0.0;
+  CatchUp first_;  // before any draft was measured
 };
 
 }  // namespace nereid::llm

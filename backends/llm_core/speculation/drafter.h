@@ -59,6 +59,10 @@ struct DraftQuery {
   int32_t num_caught_up = 0;
 };
 
+/// Tokens that a drafter has not seen of a sequence: so many are those of the last step. For more
+/// of them it catches up, which takes time.
+inline constexpr int32_t kMostUnseenOfStep = 16;
+
 class Drafter {
  public:
   virtual ~Drafter() = default;

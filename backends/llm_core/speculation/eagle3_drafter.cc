@@ -155,12 +155,12 @@ void Eagle3Drafter::AppendChain(DraftQuery& query, int32_t& num_behind) {
   const int32_t first = state.num_run_end();
   const int32_t left = num_tokens - 1 - first;
   if (left <= 0) return;
-  constexpr int32_t kKeepsUp = kMaxDraftTokens + 1;
-  const int32_t count = left > kKeepsUp ? std::min(left, num_behind) : left;
+  const bool is_behind = left > kMostUnseenOfStep;
+  const int32_t count = is_behind ? std::min(left, num_behind) : left;
   if (count == 0) return;
   // The last draft has no row.
   if (!state.cache->Reserve(state.cache->num_rows() + count + max_drafts - 1)) return;
-  if (left > kKeepsUp) {
+  if (is_behind) {
     num_behind -= count;
     query.num_caught_up += count;
   }

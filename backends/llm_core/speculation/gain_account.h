@@ -27,11 +27,18 @@ class GainAccount {
   /// Whether drafts that are expected to pay may be verified, although they have lost time so far.
   bool MayGoOn(double plain_seconds) const { return balance_ > -kMostDebt * plain_seconds; }
 
+  /// Whether so many seconds may be spent on what later steps gain from, if drafts are expected to
+  /// pay.
+  bool MayInvest(double seconds, double plain_seconds) const {
+    return balance_ - seconds >= -kMostInvested * plain_seconds;
+  }
+
  private:
-  // In steps without drafts: the balance at first, what is kept of gains, and the debt at which
-  // nothing is drafted.
+  // In steps without drafts: the balance at first, what is kept of gains, the debt up to which time
+  // is invested, and that at which nothing is drafted.
   static constexpr double kFirst = 2.0;
   static constexpr double kMostKept = 4.0;
+  static constexpr double kMostInvested = 1.0;
   static constexpr double kMostDebt = 4.0;
 
   void Add(double seconds, double plain_seconds) {

@@ -16,6 +16,8 @@ constexpr int64_t kStepsBetweenTrials = 512;
 // A single measurement may be that of a delayed step. Half of what it adds is taken as the guess,
 // so that another one is likely.
 constexpr double kPartOfFirst = 0.5;
+// How much steps of the same kind differ, in their own unit.
+constexpr double kNoise = 0.03;
 // Steps between two measurements of a step without drafts: so many for each one before, and at most
 // this number.
 constexpr int64_t kStepsForEachPlain = 16;
@@ -60,11 +62,11 @@ bool StepCosts::NeedsPlainStep(int32_t num_sequences) const {
 
 double StepCosts::TypicalCost(int32_t num_tokens) const {
   size_t next = 0;
-  while (next < typical_.size() && typical_[next].num_tokens < num_tokens) ++next;
-  if (next == 0) return typical_.front().cost;
+  while (next < typical_.points.size() && typical_.points[next].num_tokens < num_tokens) ++next;
+  if (next == 0) return typical_.points.front().cost;
   // Behind the last point, the last line goes on.
-  next = std::min(next, typical_.size() - 1);
-  const StepCostPoint &low = typical_[next - 1], &high = typical_[next];
+  next = std::min(next, typical_.points.size() - 1);
+  const StepCostPoint &low = typical_.points[next - 1], &high = typical_.points[next];
   const double part = static_cast<double>(num_tokens - low.num_tokens) /
                       static_cast<double>(high.num_tokens - low.num_tokens);
   return low.cost + part * (high.cost - low.cost);
@@ -72,7 +74,7 @@ double StepCosts::TypicalCost(int32_t num_tokens) const {
 
 double StepCosts::Guess(int32_t num_sequences, int32_t num_drafts) const {
   const int32_t count = std::max(1, num_sequences);
-  if (typical_.size() < 2) return 1.0 + kGuessedCost * num_drafts / count;
+  if (typical_.points.size() < 2) return 1.0 + kGuessedCost * num_drafts / count;
   return TypicalCost(count + num_drafts) / TypicalCost(count);
 }
 
@@ -89,20 +91,24 @@ StepCost StepCosts::Of(int32_t num_sequences, int32_t num_drafts) const {
   if (const Cost& cost = of_size[draft_class]; IsRecent(cost)) {
     const double measured = std::max(1.0, cost.seconds / base);
     if (cost.num_measured > 1) return {measured, true};
+    if (typical_.are_measured) return {0.5 * (guess + measured), true};
     return {1.0 + kPartOfFirst * (measured - 1.0), false};
   }
   for (int32_t below = draft_class - 1; below > 0; --below) {
     if (!IsRecent(of_size[below])) continue;
-    // The guess, in the proportion in which it was wrong for fewer drafts.
+    // The guess, in the proportion in which it was wrong for fewer drafts: the likeliest one if it
+    // is about one and what these drafts added was measured with noise.
     const double measured = std::max(0.0, of_size[below].seconds / base - 1.0);
     const double guessed = Guess(num_sequences, of_size[below].num_drafts) - 1.0;
-    return {1.0 + (guess - 1.0) * measured / std::max(guessed, 1e-6), false};
+    const double proportion =
+        (guessed * measured + kNoise * kNoise) / (guessed * guessed + kNoise * kNoise);
+    return {1.0 + (guess - 1.0) * proportion, typical_.are_measured};
   }
-  return {guess, false};
+  return {guess, typical_.are_measured};
 }
 
 int32_t StepCosts::LongestTrial(int32_t num_sequences) const {
-  if (typical_.size() >= 2) return std::numeric_limits<int32_t>::max();
+  if (typical_.points.size() >= 2) return std::numeric_limits<int32_t>::max();
   int32_t longest = 0;
   for (const Cost& cost : std::span(costs_[SizeClass(num_sequences)]).subspan(1)) {
     if (cost.num_measured > 0) longest = std::max(longest, cost.num_drafts);

@@ -27,18 +27,24 @@ struct StepCostPoint {
   float cost = 0.0f;
 };
 
+/// Points in increasing order, between which costs are linear; borrowed. Empty: unknown.
+struct TypicalCosts {
+  std::span<const StepCostPoint> points;
+  bool are_measured = false;  ///< on this device with this model, not on a similar one
+};
+
 /// An expected duration, in units of the same step without drafts.
 struct StepCost {
   double relative = 1.0;
-  bool is_measured = false;  ///< lately; otherwise a guess, on which little should be risked
+  bool is_measured = false;  ///< otherwise a guess, on which little should be risked
 };
 
 /// Durations in seconds of steps without prompts, without the time of drafting.
 class StepCosts {
  public:
-  /// `typical`: points in increasing order, between which costs are linear; borrowed. They serve as
-  /// a guess where nothing was measured. Empty: every draft token costs little.
-  explicit StepCosts(std::span<const StepCostPoint> typical = {}) : typical_(typical) {}
+  /// `typical` costs serve where no step of an engine was measured lately. Without them, a guess is
+  /// that every draft token costs little.
+  explicit StepCosts(const TypicalCosts& typical = {}) : typical_(typical) {}
 
   /// Records a step of `num_sequences` decoding sequences and `num_drafts` draft tokens.
   void Record(int32_t num_sequences, int32_t num_drafts, double seconds);
@@ -73,7 +79,7 @@ class StepCosts {
   double Guess(int32_t num_sequences, int32_t num_drafts) const;
   double TypicalCost(int32_t num_tokens) const;
 
-  std::span<const StepCostPoint> typical_;
+  const TypicalCosts typical_;
   std::array<std::array<Cost, kNumDrafts>, kNumSizes> costs_;
   int64_t num_steps_ = 0;
 };

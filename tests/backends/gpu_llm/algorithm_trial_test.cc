@@ -121,5 +121,22 @@ TEST(AlgorithmTrialTest, TheFastestSoFarIsKnownWhileOthersArePending) {
   EXPECT_FALSE(trial.is_over());
 }
 
+TEST(SharedRowsTest, FewCountsServeAll) {
+  EXPECT_EQ(SharedRows(1), 64);
+  EXPECT_EQ(SharedRows(64), 64);
+  EXPECT_EQ(SharedRows(200), 256);
+  EXPECT_EQ(SharedRows(257), 384);
+  EXPECT_EQ(SharedRows(520), 768);
+  EXPECT_EQ(SharedRows(2048), 2048);
+  int num_counts = 0;
+  for (int rows = 1; rows <= 2048; rows = SharedRows(rows) + 1) ++num_counts;
+  EXPECT_EQ(num_counts, 10);
+  for (int rows = 1; rows <= 4096; ++rows) {
+    EXPECT_GE(SharedRows(rows), rows);
+    EXPECT_EQ(SharedRows(SharedRows(rows)), SharedRows(rows));
+    EXPECT_LE(SharedRows(rows), std::max(128, 3 * rows / 2 + 1)) << rows;
+  }
+}
+
 }  // namespace
 }  // namespace nereid::gpu

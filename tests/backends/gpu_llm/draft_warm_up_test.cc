@@ -70,13 +70,21 @@ TEST(DraftWarmUpTest, EverySizeOfStepsWithDraftsIsRecorded) {
       SCOPED_TRACE(testing::Message() << max_num_sequences << " " << max_drafts);
       constexpr int32_t kMostRows = 512;
       RecordingExecutor executor(max_num_sequences, kMostRows);
-      ASSERT_TRUE(WarmUpDraftSteps(executor, {max_drafts, false, false}).ok());
-      std::map<int32_t, int> expected;
+      const auto costs = WarmUpDraftSteps(executor, {max_drafts, false, false});
+      ASSERT_TRUE(costs.ok());
+      std::map<int32_t, int> expected;  // three until one is replayed, and three that are timed
       const int32_t most = std::min(kMostRows, max_num_sequences * (1 + max_drafts));
       for (int32_t rows = 2; rows <= most; ++rows) {
-        expected[StepPlanner::PaddedDrafts(rows, kMostRows)] = 3;
+        expected[StepPlanner::PaddedDrafts(rows, kMostRows)] = 6;
       }
       EXPECT_EQ(executor.num_steps_, expected);
+      ASSERT_EQ(costs->size(), expected.size());
+      for (size_t i = 0; i < costs->size(); ++i) {
+        EXPECT_GE((*costs)[i].cost, 0.0f);
+        if (i > 0) {
+          EXPECT_GT((*costs)[i].num_tokens, (*costs)[i - 1].num_tokens);
+        }
+      }
       EXPECT_LE(executor.most_drafts_, max_drafts);
       EXPECT_FALSE(executor.has_trees_);
       EXPECT_FALSE(executor.returns_hidden_states_);
@@ -114,7 +122,7 @@ TEST(DraftWarmUpTest, WithoutGraphsASizeHasSomeSteps) {
   executor.records_ = false;
   ASSERT_TRUE(WarmUpDraftSteps(executor, {3, false, false}).ok());
   EXPECT_EQ(executor.num_steps_.size(), 3u);
-  for (const auto& [size, count] : executor.num_steps_) EXPECT_EQ(count, 16) << size;
+  for (const auto& [size, count] : executor.num_steps_) EXPECT_EQ(count, 19) << size;
 }
 
 }  // namespace

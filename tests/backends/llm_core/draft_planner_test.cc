@@ -52,7 +52,7 @@ class SimulatedDrafter : public Drafter {
       const size_t num_before = std::exchange(state.num_seen, query.tokens.size());
       size_t num_unseen = std::exchange(state.num_observed, 0);
       if (!reads_hidden_states_) num_unseen = query.tokens.size() - num_before;
-      if (num_unseen > kMaxDraftTokens) query.num_caught_up = static_cast<int32_t>(num_unseen);
+      if (num_unseen > kMostUnseenOfStep) query.num_caught_up = static_cast<int32_t>(num_unseen);
       if (is_costly()) *now_ += seconds_of_unseen_ * static_cast<double>(num_unseen);
       query.drafts->assign(query.max_drafts, query.tokens.back());
       if (proposes_trees()) {
@@ -116,6 +116,7 @@ struct Simulation {
   std::span<const StepCostPoint> typical = {};
   double seconds_of_unseen = kSecondsOfUnseen;
   Shape shape = Shape::kChains;
+  bool are_measured = false;  // TypicalCosts
 };
 constexpr Simulation kSimulations[] = {
     {"one processor", OfOneProcessor, 0.0},
@@ -132,7 +133,10 @@ constexpr Simulation kSimulations[] = {
     {"an H100, trees", OfAnH100, 0.0006, kH100, kSecondsOfUnseen, Shape::kTrees},
     {"one processor, rows", OfOneProcessor, 0.0, {}, kSecondsOfUnseen, Shape::kTreesWithRows},
     {"one GPU, rows", OfOneGpu, 0.0, {}, kSecondsOfUnseen, Shape::kTreesWithRows},
-    {"an H100, rows", OfAnH100, 0.0, kH100, kSecondsOfUnseen, Shape::kTreesWithRows}};
+    {"an H100, rows", OfAnH100, 0.0, kH100, kSecondsOfUnseen, Shape::kTreesWithRows},
+    {"a measured H100", OfAnH100, 0.0, kH100, kSecondsOfUnseen, Shape::kChains, true},
+    {"a measured H100, head", OfAnH100, 0.0005, kH100, kSecondsOfUnseen, Shape::kChains, true},
+    {"a measured H100, trees", OfAnH100, 0.0006, kH100, kSecondsOfUnseen, Shape::kTrees, true}};
 
 class DraftSimulation {
  public:
@@ -148,8 +152,9 @@ class DraftSimulation {
     if (reads_hidden_states) drafter->ReadHiddenStates();
     options.drafter = std::move(drafter);
     options.max_hidden_state_sequences = max_hidden_state_sequences;
-    planner_ =
-        std::make_unique<DraftPlanner>(options, true, simulation.typical, [this] { return now_; });
+    planner_ = std::make_unique<DraftPlanner>(
+        options, true, TypicalCosts{simulation.typical, simulation.are_measured},
+        [this] { return now_; });
     for (int32_t i = 0; i < num_sequences; ++i) {
       auto request = std::make_unique<GenerationRequest>();
       request->prompt = TokenIds(200, 1);
@@ -168,13 +173,15 @@ class DraftSimulation {
     int64_t num_tokens = 0;
     for (int step = 0; step < num_steps; ++step) {
       const double began = now_;
-      planner_->Plan(running_);
+      const int32_t budget = max_num_rows_ - num_sequences;
+      planner_->Plan(running_, budget);
       int32_t num_drafts = 0, num_accepted = 0;
       StepResult result;
       for (const auto& sequence : running_) {
         num_drafts += sequence->num_drafts;
         num_accepted += Accept(*sequence, acceptance, result);
       }
+      EXPECT_LE(num_drafts, budget);
       const double noise = 1.0 + 0.03 * (static_cast<double>(random_() % 2001) / 1000.0 - 1.0);
       now_ += noise * simulation_.cost(num_sequences + num_drafts);
       num_tokens += num_sequences + num_accepted;
@@ -197,6 +204,7 @@ class DraftSimulation {
     return static_cast<double>(num_tokens) / (now_ - first) / plain;
   }
 
+  void LimitRows(int32_t max_num_rows) { max_num_rows_ = max_num_rows; }
   // Sequences whose hidden states the newest step returned.
   int64_t num_read() const {
     return std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
@@ -237,6 +245,7 @@ class DraftSimulation {
 
   const Simulation simulation_;
   double now_ = 1.0;
+  int32_t max_num_rows_ = INT32_MAX;  // of a step
   std::mt19937 random_;
   std::unique_ptr<DraftPlanner> planner_;
   std::vector<std::unique_ptr<Sequence>> running_;
@@ -328,6 +337,19 @@ TEST(DraftPlannerHiddenStatesTest, ATrialDoesNotFailByChance) {
       EXPECT_GE(simulation.Run(0.78, 400), 0.99) << num_sequences << " " << seed;
       EXPECT_GT(simulation.Run(0.78, 200), 1.3) << num_sequences << " " << seed;
     }
+  }
+}
+
+// Where a step has too few rows for the drafts of all sequences that would pay, some get fewer, and
+// nothing else is expected of them.
+TEST(DraftPlannerHiddenStatesTest, AStepHasNoMoreRowsThanItMay) {
+  const Simulation head = {"a head on an H100", OfAnH100, 0.0005, kH100, 0.0000006};
+  for (const int32_t num_sequences : {128, 192, 256}) {
+    DraftSimulation simulation(head, num_sequences, true);
+    simulation.LimitRows(512);
+    EXPECT_GE(simulation.Run(0.78, 600), 0.985) << num_sequences;
+    // 256 drafts at most, of 256 sequences, gain hardly anything.
+    EXPECT_GT(simulation.Run(0.78, 300), num_sequences < 256 ? 1.1 : 0.985) << num_sequences;
   }
 }
 

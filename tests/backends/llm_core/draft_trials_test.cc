@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace nereid::llm {
 namespace {
 
@@ -18,12 +20,14 @@ class HeadDrafter : public Drafter {
   const bool drafts_trees_;
 };
 
-// Steps of a trial of one sequence with two drafts each, until the next one would not be due.
-int NumTrialSteps(DraftTrials& trials, int32_t num_accepted) {
+// Steps of a trial of one sequence with two drafts each, of which so many are accepted in turn,
+// until the next one would not be due.
+int NumTrialSteps(DraftTrials& trials, const std::vector<int32_t>& accepted) {
   for (int num_steps = 0;; ++num_steps) {
     trials.BeginPlan(1, false);
     if (!trials.is_due() || num_steps == 100) return num_steps;
     trials.BeginTrial();
+    const int32_t num_accepted = accepted[static_cast<size_t>(num_steps) % accepted.size()];
     trials.RecordDrafted(2, num_accepted);
     trials.RecordOutcome(2, num_accepted);
   }
@@ -38,12 +42,14 @@ int NumPlainStepsUntilDue(DraftTrials& trials) {
 TEST(DraftTrialsTest, ATrialOfChainsEndsWhenItsOutcomesTellEnough) {
   const HeadDrafter drafter(false);
   DraftTrials in_vain(&drafter, true);
-  EXPECT_EQ(NumTrialSteps(in_vain, 0), 6);
+  EXPECT_EQ(NumTrialSteps(in_vain, {0}), 6);
   EXPECT_EQ(NumPlainStepsUntilDue(in_vain), DraftTrials::kStepsBetween);
   DraftTrials mixed(&drafter, true);
-  EXPECT_EQ(NumTrialSteps(mixed, 1), 6) << "12 outcomes";
+  EXPECT_EQ(NumTrialSteps(mixed, {1, 0, 0}), 9) << "12 outcomes, a quarter of them accepted";
+  DraftTrials promising(&drafter, true);
+  EXPECT_EQ(NumTrialSteps(promising, {1}), 24) << "48 outcomes, half of them accepted";
   DraftTrials all(&drafter, true);
-  EXPECT_EQ(NumTrialSteps(all, 2), 100) << "goes on while all are accepted";
+  EXPECT_EQ(NumTrialSteps(all, {2}), 100) << "goes on while all are accepted";
 }
 
 TEST(DraftTrialsTest, RestsGrowAndHiddenStatesAreReadAtTheirEnds) {
@@ -59,7 +65,7 @@ TEST(DraftTrialsTest, RestsGrowAndHiddenStatesAreReadAtTheirEnds) {
       trials.RecordPlain();
     }
     EXPECT_EQ(num_read, 16);
-    EXPECT_EQ(NumTrialSteps(trials, 0), 1) << "a tree is one step";
+    EXPECT_EQ(NumTrialSteps(trials, {0}), 1) << "a tree is one step";
     EXPECT_EQ(trials.BeginPlan(50, false), 0u);
     EXPECT_EQ(NumPlainStepsUntilDue(trials), expected);
   }

@@ -56,8 +56,8 @@ class LookaheadSimulation {
     options.drafter = std::make_shared<LookaheadDrafter>(sizes);
     options.max_draft_tokens = static_cast<int32_t>(sizes.num_drafts());
     options.verifies_trees = true;
-    planner_ = std::make_unique<DraftPlanner>(options, true, std::span<const StepCostPoint>(),
-                                              [this] { return now_; });
+    planner_ =
+        std::make_unique<DraftPlanner>(options, true, TypicalCosts(), [this] { return now_; });
     for (int32_t i = 0; i < num_sequences; ++i) {
       auto request = std::make_unique<GenerationRequest>();
       for (int32_t token = 0; token < 20; ++token) request->prompt.push_back(37 * i + 8 * token);
