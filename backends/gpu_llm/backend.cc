@@ -84,18 +84,20 @@ void FitDraftModel(const llm::LlmParameters& parameters, gpu::GpuExecutorOptions
   options.resident_weights_fraction = 1.0;
 }
 
-// What the drafter of a model will take of the GPU. What is wrong with its folder is said when it
-// is loaded.
+// What the drafter of a model on `num_gpus` GPUs will take of the first one. What is wrong with its
+// folder is said when it is loaded.
 Result<gpu::CompanionMemory> MemoryOfDrafter(const llm::DecoderModel& model,
                                              const llm::LlmParameters& parameters,
-                                             const gpu::GpuExecutorOptions& options) {
+                                             const gpu::GpuExecutorOptions& options,
+                                             size_t num_gpus) {
   const llm::SpeculationMethod& method = parameters.speculation;
   if (!method.has_weights() || parameters.is_draft_model) return gpu::CompanionMemory();
   if (method.kind == llm::DrafterKind::kMedusa) {
     NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint,
                             llm::OpenMedusaCheckpoint(method.folder));
-    NEREID_ASSIGN_OR_RETURN(const llm::MedusaWeights heads,
+    NEREID_ASSIGN_OR_RETURN(llm::MedusaWeights heads,
                             llm::ReadMedusaWeights(checkpoint, model.spec));
+    if (num_gpus > 1) NEREID_RETURN_IF_ERROR(gpu::TakeLmHead(model, heads));
     return gpu::MemoryOfMedusaHeads(heads, options.max_num_tokens, options.max_num_sequences);
   }
   NEREID_ASSIGN_OR_RETURN(const llm::Checkpoint checkpoint, llm::Checkpoint::Open(method.folder));
@@ -152,7 +154,8 @@ class GpuModel : public llm::LlmModel {
     if (parameters.is_draft_model) {  // on the first GPU of its model
       FitDraftModel(parameters, options);
       devices.resize(1);
-    } else if (Result<gpu::CompanionMemory> memory = MemoryOfDrafter(model, parameters, options);
+    } else if (Result<gpu::CompanionMemory> memory =
+                   MemoryOfDrafter(model, parameters, options, devices.size());
                memory.ok()) {
       options.companion_memory = *memory;
     }
@@ -199,8 +202,7 @@ class GpuModel : public llm::LlmModel {
       std::shared_ptr<const llm::Checkpoint> /*target*/, const llm::DecoderModel& target_model,
       const llm::LlmParameters& /*parameters*/) override {
     if (executor_ == nullptr) return InternalError("Medusa heads without a model");
-    if (!executor_->features().draft_trees)
-      return UnsupportedError("gpu_llm runs Medusa heads for models on one GPU");
+    if (executor_->num_gpus() > 1) NEREID_RETURN_IF_ERROR(gpu::TakeLmHead(target_model, heads));
     gpu::MedusaOptions options;
     options.device = executor_->device();
     options.num_kept_rows = executor_->limits().max_num_sequences;

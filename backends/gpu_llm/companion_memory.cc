@@ -3,6 +3,7 @@
 #include "backends/gpu_llm/companion_memory.h"
 
 #include <algorithm>
+#include <set>
 
 namespace nereid::gpu {
 namespace {
@@ -51,8 +52,13 @@ CompanionMemory MemoryOfHead(const llm::Eagle3Head& head, const llm::DecoderSpec
 CompanionMemory MemoryOfMedusaHeads(const llm::MedusaWeights& heads, int32_t max_num_tokens,
                                     int32_t max_num_sequences) {
   const int64_t size = heads.model.spec.hidden_size, vocab_size = heads.draft_vocab_size;
-  const int64_t num_outputs = heads.shares_lm_head ? 0 : vocab_size;
-  const int64_t weights = heads.num_heads * (heads.num_blocks * (size + 1) + num_outputs) * size;
+  std::set<const uint8_t*> lm_heads;  // of which heads may have the same
+  for (const auto& [key, weight] : heads.model.weights) {
+    if (key.kind == llm::WeightKind::kLmHead) lm_heads.insert(weight.tensor.bytes.data());
+  }
+  const int64_t weights = (int64_t{heads.num_heads} * heads.num_blocks * (size + 1) +
+                           static_cast<int64_t>(lm_heads.size()) * vocab_size) *
+                          size;
   const int64_t rows = int64_t{max_num_tokens} + max_num_sequences +
                        int64_t{kMedusaRows} * (1 + 2 * heads.num_heads);
   CompanionMemory memory;

@@ -195,9 +195,10 @@ Status GpuExecutor::MakeBuffers(const DecoderLimits& limits) {
                           LogitOutputs::Create(logits, max_num_logits_, limits.max_num_tokens));
   logit_outputs_.emplace(std::move(outputs));
   host_logits_.emplace(logits);
+  if (options_.group == nullptr) return {};
   // Later, an allocation may wait for all GPUs, one of which waits for this one.
-  if (options_.group != nullptr && options_.rank == 0) return logit_outputs_->AllocateTopTokens();
-  return {};
+  NEREID_RETURN_IF_ERROR(AllocateMoves());
+  return options_.rank == 0 ? logit_outputs_->AllocateTopTokens() : Status();
 }
 
 Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
@@ -311,7 +312,7 @@ llm::ExecutorFeatures GpuExecutor::features() const {
           .adapters = adapters_ != nullptr,
           .draft_tokens = true,
           .draft_masks = true,
-          .draft_trees = options_.group == nullptr,
+          .draft_trees = true,
           .prompt_embeddings = true,
           .draft_logits = true,
           .hidden_states = true,
@@ -531,14 +532,26 @@ Result<llm::StepResult> GpuExecutor::Collect() {
   return result;
 }
 
+Status GpuExecutor::FollowAccepted(const llm::StepResult& result) {
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
+  const auto buffer_index = static_cast<int32_t>((num_collected_ - 1) % 2);
+  StepDrafts& drafts = in_flight_[buffer_index].drafts;
+  drafts.Follow(result);
+  return MoveAccepted(drafts, buffer_index);
+}
+
+Status GpuExecutor::AllocateMoves() {
+  const auto half = static_cast<size_t>(max_num_logits_) * (sizeof(TokenMove) + sizeof(MoveRange));
+  NEREID_ASSIGN_OR_RETURN(moves_, PinnedMemory::Allocate(2 * half));
+  return {};
+}
+
 Status GpuExecutor::MoveAccepted(const StepDrafts& drafts, int32_t buffer_index) {
   const auto moves = drafts.moves();
   const auto ranges = drafts.ranges();
   if (moves.empty()) return {};
-  const auto half = static_cast<size_t>(max_num_logits_) * (sizeof(TokenMove) + sizeof(MoveRange));
-  if (moves_.size_bytes() == 0) {
-    NEREID_ASSIGN_OR_RETURN(moves_, PinnedMemory::Allocate(2 * half));
-  }
+  if (moves_.size_bytes() == 0) NEREID_RETURN_IF_ERROR(AllocateMoves());
+  const size_t half = moves_.size_bytes() / 2;
   // The moves of the step before the previous one have ended: a step that followed them has.
   auto* const to_moves = reinterpret_cast<TokenMove*>(moves_.as<char>() + buffer_index * half);
   auto* const to_ranges = reinterpret_cast<MoveRange*>(to_moves + max_num_logits_);

@@ -65,11 +65,16 @@ class GpuExecutor : public llm::Executor {
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
+  // Of a GPU that samples nothing, after Collect(): moves the keys and values of the drafts that
+  // the first GPU has accepted.
+  Status FollowAccepted(const llm::StepResult& result);
   // Whether a size is recorded at its first step whose algorithms are chosen.
   void RecordAtOnce(bool is_on) { records_at_once_ = is_on; }
   const llm::DecoderSpec& spec() const { return model_.spec; }
   int32_t device() const { return options_.device; }
   KernelForm form() const { return form_; }
+  // Among which the model is divided.
+  int32_t num_gpus() const { return sharding_.count(); }
   // [vocab_size, hidden_size] on the device, for a head that has none of its own.
   const __nv_bfloat16* token_embedding() const { return weights_.token_embedding; }
   // What runs on this stream runs between the steps that are submitted before and after it.
@@ -134,6 +139,7 @@ class GpuExecutor : public llm::Executor {
                        int32_t count, int32_t buffer_index);
   // The same of the sampled rows, then draws them.
   Status Sample(const llm::StepBatch& batch, const StepShape& shape, int32_t buffer_index);
+  Status AllocateMoves();
   // Moves the keys and values of the step's accepted drafts of trees to the places behind the
   // newest token. The next step is submitted afterwards.
   Status MoveAccepted(const StepDrafts& drafts, int32_t buffer_index);
@@ -185,8 +191,8 @@ class GpuExecutor : public llm::Executor {
   int64_t num_submitted_ = 0, num_collected_ = 0;  // the two buffers alternate
   int32_t num_logits_ = 0;                         // of the newest step
   std::unique_ptr<GpuBlockStorage> storage_;       // of evicted blocks; null: none
-  // [2]: moves of accepted drafts, [max_num_logits_], and their ranges, [max_num_logits_]; the
-  // first tree allocates it
+  // [2]: moves of accepted drafts, [max_num_logits_], and their ranges, [max_num_logits_]; of one
+  // GPU, the first tree allocates it
   PinnedMemory moves_;
 };
 

@@ -4,6 +4,18 @@
 #include "backends/gpu_llm/draft_warm_up.h"
 
 namespace nereid::gpu {
+namespace {
+
+// Whether an accepted draft of a tree is not yet at its place in the sequence.
+bool MovesDrafts(const llm::StepResult& result) {
+  for (const std::vector<int32_t>& accepted : result.accepted_drafts) {
+    for (size_t n = 0; n < accepted.size(); ++n)
+      if (accepted[n] != static_cast<int32_t>(n)) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::DecoderModel& model,
                                                                  const GpuExecutorOptions& options,
@@ -80,6 +92,9 @@ Result<llm::StepResult> ShardedExecutor::Collect() {
     if (rank == 0) result = std::move(own);
     return {};
   }));
+  if (!MovesDrafts(result)) return result;
+  NEREID_RETURN_IF_ERROR(threads_.Run(
+      [&](int32_t rank) { return rank == 0 ? Status() : ranks_[rank]->FollowAccepted(result); }));
   return result;
 }
 

@@ -64,6 +64,13 @@ void StepDrafts::Accept(size_t sequence, const int32_t* ids, const float* log_pr
   result.accepted_drafts[sequence] = std::move(accepted);
 }
 
+void StepDrafts::Follow(const llm::StepResult& result) {
+  const size_t count = std::min(entries_.size(), result.accepted_drafts.size());
+  for (size_t i = 0; i < count; ++i) {
+    if (entries_[i].first_slot >= 0) AddMoves(entries_[i], result.accepted_drafts[i]);
+  }
+}
+
 // A draft's place is never before that of its depth, so that no move writes what a later one reads.
 void StepDrafts::AddMoves(const Entry& entry, std::span<const int32_t> accepted) {
   const int32_t* const slots = slots_.data() + entry.first_slot + 1;  // of drafts

@@ -30,6 +30,8 @@ class StepDrafts {
   // Compares what was sampled behind the entry's last tokens with its drafts: `ids` and `log_probs`
   // of its 1 + num_draft_tokens rows. Sets the accepted drafts and the token that follows.
   void Accept(size_t sequence, const int32_t* ids, const float* log_probs, llm::StepResult& result);
+  // On a GPU that samples nothing: takes the accepted drafts of trees from the step's result.
+  void Follow(const llm::StepResult& result);
   // Of the drafts accepted so far that are not at their places in the sequence.
   std::span<const TokenMove> moves() const { return moves_; }
   std::span<const MoveRange> ranges() const { return ranges_; }

@@ -64,6 +64,29 @@ class HeadUpload {
 
 }  // namespace
 
+Status TakeLmHead(const llm::DecoderModel& target, llm::MedusaWeights& heads) {
+  using llm::WeightKind;
+  if (!heads.shares_lm_head) return {};
+  const auto find = [&](WeightKind kind) {
+    return target.weights.find({llm::kNoLayer, kind, llm::kNoExpert});
+  };
+  if (find(WeightKind::kLmHeadBias) != target.weights.end()) {
+    return UnsupportedError(
+        "these Medusa heads share the model's LM head, which has a bias: gpu_llm runs them for "
+        "models on one GPU");
+  }
+  const auto lm_head =
+      find(target.spec.tied_embeddings ? WeightKind::kTokenEmbedding : WeightKind::kLmHead);
+  if (lm_head == target.weights.end())
+    return InternalError("Medusa heads share an LM head that the model does not have");
+  for (int32_t head = 0; head < heads.num_heads; ++head) {
+    heads.model.weights[{heads.OutputLayer(head), WeightKind::kLmHead, llm::kNoExpert}] =
+        lm_head->second;
+  }
+  heads.shares_lm_head = false;
+  return {};
+}
+
 DeviceMedusaHeads::DeviceMedusaHeads(const llm::MedusaWeights& heads, const MedusaOptions& options)
     : MedusaHeads(options.num_kept_rows),
       options_(options),

@@ -39,6 +39,10 @@ struct MedusaOptions {
   cudaStream_t stream = nullptr;
 };
 
+// Gives heads that share the LM head of `target` that matrix as their own: of a model that is
+// divided among GPUs, each has only a part of it. UNSUPPORTED: it has a bias, too.
+Status TakeLmHead(const llm::DecoderModel& target, llm::MedusaWeights& heads);
+
 class DeviceMedusaHeads : public llm::MedusaHeads {
  public:
   // The checkpoint of the heads is borrowed during the call. MemoryOfMedusaHeads() says what they

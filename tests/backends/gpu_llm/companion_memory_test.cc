@@ -42,26 +42,36 @@ TEST(CompanionMemoryTest, AHeadAlsoNeedsTheHiddenStatesOfItsTarget) {
   EXPECT_GE(memory.fixed_bytes - alone.fixed_bytes, 2 * 512 * 3 * 64);
 }
 
-TEST(CompanionMemoryTest, MedusaHeadsNeedTheirWeightsAndTheHiddenStatesOfTheirTarget) {
+// Heads of hidden size 64 with LM heads for 1000 tokens, of which some are the same.
+llm::MedusaWeights MakeMedusaHeads(int32_t num_heads, int32_t num_blocks, int32_t num_lm_heads) {
+  static const uint8_t kBytes[8] = {};
   llm::MedusaWeights heads;
   heads.model.spec.hidden_size = 64;
   heads.draft_vocab_size = 1000;
-  heads.num_heads = 3;
-  heads.num_blocks = 1;
-  const CompanionMemory three = MemoryOfMedusaHeads(heads, 512, 200);
-  EXPECT_EQ(three.block_bytes, 0);
-  EXPECT_EQ(MemoryOfMedusaHeads(heads, 612, 300).fixed_bytes - three.fixed_bytes, 2 * 64 * 200);
-  heads.num_blocks = 2;
-  EXPECT_EQ(MemoryOfMedusaHeads(heads, 512, 200).fixed_bytes - three.fixed_bytes,
-            3 * 2 * (64 * 64 + 64));
-  heads.num_blocks = 1;
-  heads.num_heads = 4;
-  EXPECT_EQ(MemoryOfMedusaHeads(heads, 512, 200).fixed_bytes - three.fixed_bytes,
+  heads.num_heads = num_heads;
+  heads.num_blocks = num_blocks;
+  heads.shares_lm_head = num_lm_heads == 0;
+  for (int32_t head = 0; head < num_heads && num_lm_heads > 0; ++head) {
+    llm::ResolvedWeight weight;
+    weight.tensor.bytes = std::span(kBytes).subspan(static_cast<size_t>(head % num_lm_heads));
+    heads.model.weights[{heads.OutputLayer(head), llm::WeightKind::kLmHead, llm::kNoExpert}] =
+        weight;
+  }
+  return heads;
+}
+
+TEST(CompanionMemoryTest, MedusaHeadsNeedTheirWeightsAndTheHiddenStatesOfTheirTarget) {
+  const auto fixed_bytes = [](const llm::MedusaWeights& heads) {
+    return MemoryOfMedusaHeads(heads, 512, 200).fixed_bytes;
+  };
+  const llm::MedusaWeights three = MakeMedusaHeads(3, 1, 3);
+  EXPECT_EQ(MemoryOfMedusaHeads(three, 512, 200).block_bytes, 0);
+  EXPECT_EQ(MemoryOfMedusaHeads(three, 612, 300).fixed_bytes - fixed_bytes(three), 2 * 64 * 200);
+  EXPECT_EQ(fixed_bytes(MakeMedusaHeads(3, 2, 3)) - fixed_bytes(three), 3 * 2 * (64 * 64 + 64));
+  EXPECT_EQ(fixed_bytes(MakeMedusaHeads(4, 1, 4)) - fixed_bytes(three),
             2 * (64 * 64 + 64 + 1000 * 64) + 2 * 64 * 64 * 2);
-  heads.num_heads = 3;
-  heads.shares_lm_head = true;
-  EXPECT_EQ(three.fixed_bytes - MemoryOfMedusaHeads(heads, 512, 200).fixed_bytes,
-            3 * 2 * 1000 * 64);
+  EXPECT_EQ(fixed_bytes(three) - fixed_bytes(MakeMedusaHeads(3, 1, 1)), 2 * 2 * 1000 * 64);
+  EXPECT_EQ(fixed_bytes(three) - fixed_bytes(MakeMedusaHeads(3, 1, 0)), 3 * 2 * 1000 * 64);
 }
 
 }  // namespace

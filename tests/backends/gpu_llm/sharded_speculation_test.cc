@@ -6,6 +6,7 @@
 #include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
+#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
 #include "tests/backends/gpu_llm/adapter_parts.h"
@@ -14,6 +15,7 @@
 namespace nereid::gpu {
 namespace {
 
+using llm::testing::CarelessShape;
 using testing::FullAnswer;
 using testing::RelativeError;
 using testing::Work;
@@ -51,6 +53,81 @@ TEST_F(ShardedSpeculationTest, RequestsGetTheAnswersThatTheyGetWithoutDrafts) {
     EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
     engine_.reset();
   }
+}
+
+// Each GPU moves the keys and values of the accepted drafts of its heads.
+TEST_F(ShardedSpeculationTest, TreesChangeNoAnswer) {
+  for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8}) {
+    options_.cache_format = format;
+    const Work work = DrawWork(60);
+    const std::vector<FullAnswer> alone = AnswerAlone(work);
+    if (HasFatalFailure()) return;
+    for (const CarelessShape shape : {CarelessShape::kTrees, CarelessShape::kTreesWithRows}) {
+      ExpectTheSameAnswersWith(MakeDrafter(shape), work, alone);
+      if (HasFatalFailure()) return;
+      EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
+      engine_.reset();
+    }
+  }
+}
+
+TEST_F(ShardedSpeculationTest, LookaheadDecodingChangesNoAnswer) {
+  const Work work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  ExpectTheSameAnswersWith(std::make_shared<llm::LookaheadDrafter>(llm::LookaheadSizes{2, 3, 2}),
+                           work, alone);
+}
+
+// Also heads that share the model's LM head, of which the first GPU has only a part. A model whose
+// output is kept norms its input of the final norm by another kernel, as below.
+TEST_F(ShardedSpeculationTest, MedusaHeadsOnTheFirstGpuDraft) {
+  for (const bool shares_lm_head : {false, true}) {
+    SCOPED_TRACE(shares_lm_head);
+    const cpu::testing::RandomMedusaHeads random(3, shares_lm_head);
+    captured_ = {ReadModel(*llm::Checkpoint::Open(directory_)).spec.num_layers()};
+    const Work work = DrawWork(40);
+    const std::vector<FullAnswer> alone = AnswerAlone(work);
+    if (HasFatalFailure()) return;
+    captured_.clear();
+    std::unique_ptr<ShardedExecutor> executor = MakeCapturing();
+    ASSERT_NE(executor, nullptr);
+    auto drafter = MakeMedusaDrafter(random, executor->rank(0), *executor);
+    ASSERT_NE(drafter, nullptr);
+    UseLoad();
+    StartOn(std::move(executor), std::move(drafter));
+    ExpectTheSameAnswers(work, alone);
+    engine_.reset();
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(ShardedSpeculationTest, PreparedSizesAreReplayedWhenTheyFirstCome) {
+  options_.is_batch_invariant = false;
+  for (const bool are_trees : {false, true}) {
+    SCOPED_TRACE(are_trees);
+    const std::unique_ptr<ShardedExecutor> executor = MakeCapturing();
+    ASSERT_NE(executor, nullptr);
+    const llm::DraftStepForm form = {7, are_trees, false};
+    ASSERT_TRUE(executor->PrepareDraftSteps(form).ok());
+    ExpectReplays(*executor, form);
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(ShardedSpeculationTest, TreesWorkWithoutBatchInvariance) {
+  options_.is_batch_invariant = false;
+  options_.steps_before_recording = 1;
+  const Work work = DrawWork(40);
+  for (const auto& request : work) request->sampling = {};
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  StartWith(MakeDrafter(CarelessShape::kTrees));
+  if (HasFatalFailure()) return;
+  std::vector<FullAnswer> answers;
+  AnswerTogether(work, answers);
+  ExpectMostlyTheSame(answers, alone);
+  EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
 }
 
 TEST_F(ShardedSpeculationTest, SoDoRequestsWithAdapters) {

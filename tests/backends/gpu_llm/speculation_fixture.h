@@ -236,6 +236,9 @@ class GpuSpeculationTest : public GpuEngineTest {
     auto heads = llm::ReadMedusaWeights(*checkpoint, model.spec);
     EXPECT_TRUE(heads.ok()) << heads.status().message();
     if (!heads.ok()) return nullptr;
+    if (first.num_gpus() > 1) {
+      EXPECT_TRUE(TakeLmHead(model, *heads).ok());
+    }
     MedusaOptions options;
     options.num_kept_rows = first.limits().max_num_sequences;
     options.norm = model.spec.norm;

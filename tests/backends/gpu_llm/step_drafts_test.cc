@@ -94,6 +94,33 @@ TEST_F(StepDraftsTest, TreesAreAcceptedAlongTheSampledPath) {
   EXPECT_FALSE(StepDrafts::IsAccepted(result_, 1, 1));
 }
 
+// GPUs that sample nothing move what the first one moves.
+TEST_F(StepDraftsTest, TheResultOfAnotherGpuSaysWhatMoves) {
+  Add(62, {20, 21, 30, 31, 40, 41}, {-1, -1, 0, 0, 2, 3});
+  Add(5, {20, 21}, {});
+  Add(9, {}, {});
+  Add(30, {7, 8, 9}, {-1, -1, 1});
+  Take();
+  StepDrafts other;
+  other.Take(batch_, planner_);
+  Accept(0, {20, 31, 99, 98, 41, 97, 50});
+  Accept(1, {20, 21, 23});
+  Accept(2, {7});
+  Accept(3, {8, 0, 9, 50});
+  other.Follow(result_);
+  ASSERT_EQ(drafts_.moves().size(), 4u);
+  ASSERT_EQ(other.moves().size(), drafts_.moves().size());
+  for (size_t i = 0; i < other.moves().size(); ++i) {
+    EXPECT_EQ(other.moves()[i].from, drafts_.moves()[i].from) << i;
+    EXPECT_EQ(other.moves()[i].to, drafts_.moves()[i].to) << i;
+  }
+  ASSERT_EQ(other.ranges().size(), drafts_.ranges().size());
+  for (size_t i = 0; i < other.ranges().size(); ++i) {
+    EXPECT_EQ(other.ranges()[i].first, drafts_.ranges()[i].first) << i;
+    EXPECT_EQ(other.ranges()[i].count, drafts_.ranges()[i].count) << i;
+  }
+}
+
 TEST_F(StepDraftsTest, AcceptedDraftsThatAreInPlaceStayThere) {
   Add(62, {20, 30, 21}, {-1, 0, -1});
   Take();
