@@ -47,9 +47,8 @@ def ask(server, model, **more):
 def server(own_server, own_repository):
     write(own_repository, "plain", "off")
     write(own_repository, "drafted", f"draft={ROOT / 'demo' / 'draft'}")
-    if ENGINE == "cpu_reference":
-        write(own_repository, "medusa", f"medusa={ROOT / 'demo' / 'medusa'}")
-    for name in ("plain", "drafted", *(["medusa"] if ENGINE == "cpu_reference" else [])):
+    write(own_repository, "medusa", f"medusa={ROOT / 'demo' / 'medusa'}")
+    for name in ("plain", "drafted", "medusa"):
         load(own_server, name)
     return own_server
 
@@ -57,7 +56,7 @@ def server(own_server, own_repository):
 SAMPLED = {"runtime_top_p": ("FP32", [1], [0.95]), "seed": ("UINT64", [1], [7])}
 
 
-@pytest.mark.parametrize("model, drafter", [("drafted", "draft"), pytest.param("medusa", "medusa", marks=pytest.mark.skipif(ENGINE != "cpu_reference", reason="Medusa heads in a server were not tried on a GPU"))])
+@pytest.mark.parametrize("model, drafter", [("drafted", "draft"), ("medusa", "medusa")])
 @pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "sampled"])
 def test_a_drafter_with_weights_changes_no_answer(server, more, model, drafter):
     plain = ask(server, "plain", **more)
