@@ -46,8 +46,7 @@ class GpuExecutor : public llm::Executor {
                                                      const GpuExecutorOptions& options);
   ~GpuExecutor() override;
 
-  // The most sequences for which an EAGLE-3 head proposes drafts. Batches up to this were measured
-  // (bench/results/speculation_gpu.csv).
+  // The most sequences for which an EAGLE-3 head proposes drafts: those of one launch.
   static constexpr int32_t kMaxHiddenStateSequences = 256;
 
   const llm::ExecutorLimits& limits() const override { return limits_; }
