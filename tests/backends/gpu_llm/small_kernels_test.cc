@@ -275,7 +275,7 @@ class MoeTest : public SmallKernelsTest {
       for (int c = 0; c < e.inner; ++c)
         expected[row * e.inner + c] = sums[0][row * e.inner + c] * factor * weight.host[c];
     }
-    EXPECT_LT(RelativeError(Read(normed, size), expected), kTolerance);
+    EXPECT_LT(RelativeError(Read(normed, size), expected), kSmallKernelTolerance);
   }
 
   // Tile rows of GroupedGemm(), or negative of StreamExperts().
