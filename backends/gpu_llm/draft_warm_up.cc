@@ -14,7 +14,7 @@ namespace {
 // Of a size. The LM head is one product of a step, and has some candidates to try.
 constexpr int kMostSteps = 64, kTypicalSteps = 16, kTimedSteps = 3;
 constexpr std::chrono::seconds kMostTime{10};
-// Rows of a sequence, where no more are needed.
+// How many rows each sequence of a warm-up step has, unless the step needs more.
 constexpr int32_t kUsualRows = 8;
 
 // A step of sequences with drafts and nothing before them.

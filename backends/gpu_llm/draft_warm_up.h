@@ -1,7 +1,7 @@
 // Runs steps with draft tokens of every size before the first request. Such steps have a different
 // number of rows each time, and the first ones of a size load kernels, choose the algorithms of
-// matrix products and are recorded, which takes as long as several or many other steps. No CUDA
-// here. [load thread]
+// matrix products and are recorded, which takes as long as many other steps. This file uses no
+// CUDA, so that tests run it on the CPU. [load thread]
 #pragma once
 
 #include <vector>

@@ -72,7 +72,7 @@ class GpuExecutor : public llm::Executor {
   const llm::DecoderSpec& spec() const { return model_.spec; }
   int32_t device() const { return options_.device; }
   KernelForm form() const { return form_; }
-  // Among which the model is divided.
+  // The number of GPUs among which the model is divided.
   int32_t num_gpus() const { return sharding_.count(); }
   // [vocab_size, hidden_size] on the device, for a head that has none of its own.
   const __nv_bfloat16* token_embedding() const { return weights_.token_embedding; }

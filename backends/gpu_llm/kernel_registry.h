@@ -141,8 +141,8 @@ struct PromptAttention {
   int64_t max_unpacked = 0;  // KV blocks of one head that fit into the memory for it
   int num_processors = 0;
 };
-// The key/value heads whose contexts are unpacked to bf16 at a time, once for all tiles of queries
-// that read them; 0: none, attention unpacks each block that it reads.
+// How many key/value heads have their contexts unpacked to bf16 at a time, once for all tiles of
+// queries that read them. 0: none are; the attention kernel unpacks each block that it reads.
 int UnpackedHeads(const PromptAttention& attention);
 
 // ---- sums over GPUs: kernels/comm ----

@@ -39,8 +39,8 @@ struct MedusaOptions {
   cudaStream_t stream = nullptr;
 };
 
-// Gives heads that share the LM head of `target` that matrix as their own: of a model that is
-// divided among GPUs, each has only a part of it. UNSUPPORTED: it has a bias, too.
+// Gives Medusa heads that use the LM head of `target` a copy of the whole matrix, because each GPU
+// has only a part of it where the model is divided. UNSUPPORTED: the LM head has a bias.
 Status TakeLmHead(const llm::DecoderModel& target, llm::MedusaWeights& heads);
 
 class DeviceMedusaHeads : public llm::MedusaHeads {

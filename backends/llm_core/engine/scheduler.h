@@ -93,7 +93,7 @@ class Scheduler {
     kv_cache_.SaveToFile();
   }
   void SetTime(int64_t now_ms) { kv_cache_.SetTime(now_ms); }  // see BlockPool
-  // The draft tokens that the next step may have, of all sequences together.
+  // How many draft tokens all sequences together may have in the next step.
   int32_t DraftBudget() const;
   // Plans the next step into `batch`: decodes with their drafts first, then prompts, by rank. The
   // batch is empty only if nothing can be computed before pending tokens are known. Afterwards,

@@ -18,7 +18,7 @@ struct PrefillShape {
   static constexpr int kBlocks = kHeadDim > 128 ? 1 : 2;
   // Heads of 256 leave no registers for a tile that begins while another one ends.
   static constexpr bool kJoinsTiles = kHeadDim <= 128;
-  // The keys and values of a step.
+  // The bytes of the keys and values that one step of the loop over the context reads.
   static constexpr int kStageBytes = kBlocks * static_cast<int>(HeadBytes(kHeadDim));
   static constexpr int kStages = kHeadDim > 128 ? 2 : 3;
   static constexpr int kQueryBytes = kQueriesInShared ? kQueryRows * kHeadDim * 2 : 0;
@@ -26,7 +26,8 @@ struct PrefillShape {
   static constexpr int kPackedBytes = kUnpacks ? static_cast<int>(HeadBytes(kHeadDim, kFormat)) : 0;
   static constexpr int kSharedBytes =
       1024 + kQueryBytes + kStages * kStageBytes + kPackedStages * kPackedBytes + 256;
-  // Registers of a producer thread and of a consumer thread: three groups share 504 a thread.
+  // Registers of a producer thread and of a consumer thread. The three groups of threads (one
+  // producer, two consumers) together have 504 for a thread of each.
   static constexpr int kProducerRegisters = kUnpacks ? 56 : 24;
   static constexpr int kConsumerRegisters = kUnpacks ? 224 : 240;
 

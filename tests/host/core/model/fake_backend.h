@@ -47,7 +47,7 @@ void AnswerIdentity(TRITONBACKEND_ModelInstance* instance, TRITONBACKEND_Request
 
 std::string NameOf(TRITONBACKEND_ModelInstance* instance);
 
-// The first value of an FP32 input.
+// Returns the first value of the request's FP32 input `name`.
 float ReadFloat(TRITONBACKEND_Request* request, const char* name);
 
 // Core services with the fake backend under the name "fake", and models loaded from JSON
