@@ -140,10 +140,16 @@ struct Endpoint {
   }
 };
 
+// Returns one of 65,534 addresses in 127.0.0.0/8, another one at each call.
+uint32_t NextSource() {
+  static uint32_t number = 0;
+  return (127u << 24 | 1u << 16) + 1 + number++ % 65'534;
+}
+
 void Run(std::string_view bytes) {
   static Endpoint endpoint;
   {
-    RawClient client(endpoint.server->port());
+    RawClient client(endpoint.server->port(), NextSource());
     Require(client.is_open());
     Input input(bytes);
     std::string frames;

@@ -3,10 +3,12 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -51,14 +53,17 @@ inline std::string Framed(std::string_view message) {
 
 class RawClient {
  public:
-  explicit RawClient(uint16_t port) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+  // Connects to this port of 127.0.0.1 from an address in 127.0.0.0/8. A closed connection keeps
+  // its source port busy for a minute, so that a test which opens more than some 28,000 connections
+  // in that time must change the address that it connects from.
+  explicit RawClient(uint16_t port, uint32_t from = INADDR_LOOPBACK)
+      : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
     const timeval timeout{60, 0};
     setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_port = htons(port);
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    is_open_ = connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    const sockaddr_in source = Address(from, 0);
+    const sockaddr_in server = Address(INADDR_LOOPBACK, port);
+    is_open_ = bind(fd_, reinterpret_cast<const sockaddr*>(&source), sizeof(source)) == 0 &&
+               Connect(server);
     Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + Frame(kSettings, kNoFlag, 0, ""));
   }
   ~RawClient() { close(fd_); }
@@ -70,6 +75,7 @@ class RawClient {
   void Send(std::string_view bytes) {
     while (!bytes.empty()) {
       const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+      if (sent < 0 && errno == EINTR) continue;
       if (sent <= 0) return;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
@@ -97,10 +103,30 @@ class RawClient {
   }
 
  private:
+  static sockaddr_in Address(uint32_t host, uint16_t port) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port);
+    address.sin_addr.s_addr = htonl(host);
+    return address;
+  }
+  // A signal, such as a fuzzer's timer, may interrupt the call. The connection is then made without
+  // it, and the socket can be written to afterwards.
+  bool Connect(const sockaddr_in& server) {
+    if (connect(fd_, reinterpret_cast<const sockaddr*>(&server), sizeof(server)) == 0) return true;
+    if (errno != EINTR) return false;
+    pollfd writable{fd_, POLLOUT, 0};
+    while (poll(&writable, 1, -1) < 0 && errno == EINTR) {
+    }
+    int error = 0;
+    socklen_t size = sizeof(error);
+    return getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  }
   bool ReadExactly(size_t count, std::string& bytes) {
     bytes.resize(count);
     for (size_t filled = 0; filled < count;) {
       const ssize_t taken = recv(fd_, bytes.data() + filled, count - filled, 0);
+      if (taken < 0 && errno == EINTR) continue;
       if (taken <= 0) return false;
       filled += static_cast<size_t>(taken);
     }
