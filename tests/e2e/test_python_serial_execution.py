@@ -118,6 +118,12 @@ def statistics(server, model="steps"):
         return json.load(answer)["model_stats"][0]
 
 
+def statistics_after(server, count):
+    """Returns the statistics when they count this many executions: an execution is counted shortly after its answer is sent."""
+    wait_for(lambda: statistics(server)["execution_count"] >= count, "the executions are counted")
+    return statistics(server)
+
+
 def metric(server, name, label):
     with urllib.request.urlopen(f"http://127.0.0.1:{server.metrics}/metrics", timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
@@ -158,7 +164,7 @@ def test_each_is_answered_as_if_it_were_alone(server):
             assert status == 500 and "ValueError: as asked" in answer["error"], answer
         else:
             assert status == 200 and answer["outputs"][0]["data"] == [0.0, i], answer
-    after = statistics(server)
+    after = statistics_after(server, before["execution_count"] + 8)
     assert after["execution_count"] - before["execution_count"] == 8 and after["inference_count"] - before["inference_count"] == 6
     assert after["inference_stats"]["fail"]["count"] - before["inference_stats"]["fail"]["count"] == 2
 
@@ -200,7 +206,7 @@ def test_cancelled_request_in_the_worker_is_not_executed(server):
         assert binary_output(clients[number - 100]).tolist()[1] == number
     status, answer = ask(server, TELL, 110)
     assert status == 200 and [each for each in answer["outputs"][0]["data"] if each >= 100] == [100, 101, 102, 103, 105, 106, 108, 110]
-    after = statistics(server)
+    after = statistics_after(server, before["execution_count"] + 8)
     assert after["execution_count"] - before["execution_count"] == 8
     assert after["inference_stats"]["fail"]["count"] - before["inference_stats"]["fail"]["count"] == 3
     assert canceled(server) - canceled_before == 3
