@@ -1,5 +1,5 @@
-// Whether a sanitizer replaces the allocator. Such an allocator reserves terabytes of address
-// space, so a test that limits the address space is skipped.
+// Whether the build has a sanitizer. Its allocator reserves terabytes of address space, so a test
+// that limits the address space is skipped, and its code is slow, so long simulations are shorter.
 #pragma once
 
 namespace nereid {
