@@ -259,7 +259,7 @@ class DraftSimulation {
 // Returns these sizes of a batch. Builds with sanitizers, which take twenty times as long and look
 // for faults of memory and threads alone, simulate only the small ones.
 std::vector<int32_t> Batches(std::vector<int32_t> sizes) {
-  if (kHasSanitizer) std::erase_if(sizes, [](int32_t size) { return size > 8; });
+  if (kHasSanitizer) std::erase_if(sizes, [](int32_t size) { return size > 4; });
   return sizes;
 }
 
