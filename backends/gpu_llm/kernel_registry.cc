@@ -201,7 +201,6 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
     {"one GPU", [](const FusedDecoder& m) { return m.num_gpus == 1; }},
     {"steps that may depend on the batch", [](const FusedDecoder& m) { return m.mode == kFast; }},
     {"weights in GPU memory", [](const FusedDecoder& m) { return !m.streams_weights; }},
-    {"a cache in bf16", [](const FusedDecoder& m) { return m.cache == CacheFormat::kBf16; }},
     {"matrices of one format and no biases but those of q, k and v",
      [](const FusedDecoder& m) { return m.has_plain_weights; }},
     {"no attention sinks", [](const FusedDecoder& m) { return m.spec->num_sink_tokens == 0; }},

@@ -114,7 +114,6 @@ struct FusedDecoder {
   KernelMode mode = KernelMode::kFastest;
   const llm::DecoderSpec* spec = nullptr;
   DecodeStepSizes sizes = {};
-  CacheFormat cache = CacheFormat::kBf16;
   // All matrices of layers have the format of `sizes`, the LM head is in bf16, no matrix gathers
   // columns, and no biases are added but those of q, k and v.
   bool has_plain_weights = true;

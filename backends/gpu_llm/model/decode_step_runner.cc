@@ -69,12 +69,12 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
   DecodeStepRunner runner;
   runner.model_ = ModelParams(spec, weights);
   DecodeStepParams& model = runner.model_;
+  model.cache_format = cache_format;
   const DecodeStepSizes sizes = SizesOf(model);
   const DecodeStepChoice choice = ChooseDecodeStep({.form = CurrentForm(),
                                                     .mode = mode,
                                                     .spec = &spec,
                                                     .sizes = sizes,
-                                                    .cache = cache_format,
                                                     .has_plain_weights = HasPlainWeights(weights),
                                                     .streams_weights = weights.stream != nullptr});
   if (choice.max_rows == 0 || num_processors < 1 || !FitsDecodeStep(sizes)) return CreateResult();

@@ -28,8 +28,14 @@ struct DecodeStepModel {
   // Of the first and the last layer.
   int32_t num_experts = 0, experts_per_token = 0, expert_inner = 0;
   bool normalizes_experts = true;
+  CacheFormat cache = CacheFormat::kBf16;
 };
 
+DecodeStepModel WithCache(const char* name, DecodeStepModel model, CacheFormat cache) {
+  model.name = name;
+  model.cache = cache;
+  return model;
+}
 // With biases of q, k and v, which the models with `has_biases` have already.
 DecodeStepModel WithBiases(DecodeStepModel model) {
   model.has_biases = true;
@@ -81,7 +87,9 @@ class Steps {
     options.max_num_tokens = 2048;
     options.max_cache_tokens = kNumSequences * kBlocksEach * 64;
     options.fuses_decode = fuses;
+    options.cache_format = model.cache;
     options.dummy = DummyWeights{7, model.format, true, kBiasBound};
+    cache_ = model.cache;
     auto made = GpuExecutor::Create(Build(model), options);
     EXPECT_TRUE(made.ok()) << made.status().message();
     if (made.ok()) executor_ = std::move(*made);
@@ -94,8 +102,11 @@ class Steps {
   bool ok() const { return executor_ != nullptr; }
   bool fuses() const { return executor_->fuses_decode(); }
 
-  // Fills the cache with NaN, as another model's sequences may leave it.
-  void FillCacheWithNan() { EXPECT_TRUE(executor_->FillCache(0xff).ok()); }
+  // Fills the cache with NaN, as another model's sequences may leave it. Codes are never NaN:
+  // quantized caches get large codes with a scale of 8e37.
+  void FillCache() {
+    EXPECT_TRUE(executor_->FillCache(cache_ == CacheFormat::kBf16 ? 0xff : 0x7e).ok());
+  }
   void Prefill() {
     for (int32_t i = 0; i < kNumSequences; ++i) {
       llm::StepBatch batch;
@@ -110,6 +121,15 @@ class Steps {
   std::vector<float> Decode(int32_t num_rows) {
     llm::StepBatch batch;
     for (int32_t i = 0; i < num_rows; ++i) Add(batch, i, 1);
+    Submit(batch);
+    Collect();
+    return *executor_->ReadLogits();
+  }
+  // Returns the last logits of each of the first sequences, to which it adds a prompt. Separate
+  // kernels run.
+  std::vector<float> Continue(int32_t num_rows, int32_t num_tokens) {
+    llm::StepBatch batch;
+    for (int32_t i = 0; i < num_rows; ++i) Add(batch, i, num_tokens);
     Submit(batch);
     Collect();
     return *executor_->ReadLogits();
@@ -194,6 +214,7 @@ class Steps {
   }
 
   std::unique_ptr<GpuExecutor> executor_;
+  CacheFormat cache_ = CacheFormat::kBf16;
   std::vector<int32_t> tables_[kNumSequences];
   int32_t num_cached_[kNumSequences] = {};
   int32_t releases_ = 0;
@@ -251,12 +272,28 @@ TEST_P(DecodeStepTest, LogitsEqualThoseOfSeparateKernels) {
   CompareLogits();
 }
 
+// What launches of one kernel have stored, separate kernels read.
+TEST_P(DecodeStepTest, PromptsReadTheKeysAndValuesOfFusedSteps) {
+  Steps fused(GetParam(), true), plain(GetParam(), false);
+  ASSERT_TRUE(fused.ok() && plain.ok());
+  for (Steps* steps : {&fused, &plain}) steps->Prefill();
+  for (int32_t step = 0; step < 70; ++step) {
+    fused.Decode(kNumSequences);
+    plain.Decode(kNumSequences);
+  }
+  const std::vector<float> expected = plain.Continue(kNumSequences, 9);
+  // Products of many rows with fp8 weights round their inputs to fp8, so that small differences
+  // become those of a last bit of three.
+  const float tolerance = GetParam().format == WeightFormat::kFp8 ? 0.1f : Tolerance(kNumSequences);
+  EXPECT_LT(Error(fused.Continue(kNumSequences, 9), expected, kNumSequences), tolerance);
+}
+
 // A chain's keys and values are computed by the step that reads them, in one KV block or two.
 TEST_P(DecodeStepTest, DraftsHaveTheLogitsOfSingleSteps) {
   Steps fused(GetParam(), true), plain(GetParam(), false);
   ASSERT_TRUE(fused.ok() && plain.ok());
   for (Steps* steps : {&fused, &plain}) {
-    steps->FillCacheWithNan();
+    steps->FillCache();
     steps->Prefill();
     if (GetParam().all_have_windows) steps->ReleaseBlocks(GetParam().window);
   }
@@ -277,7 +314,7 @@ TEST_P(DecodeStepTest, DraftsHaveTheLogitsOfSingleSteps) {
 TEST_P(DecodeStepTest, ValuesLeftByAnotherSequenceAreIgnored) {
   Steps fresh(GetParam(), true), used(GetParam(), true);
   ASSERT_TRUE(fresh.ok() && used.ok());
-  used.FillCacheWithNan();
+  used.FillCache();
   fresh.Prefill();
   used.Prefill();
   if (GetParam().all_have_windows) {
@@ -326,6 +363,29 @@ const DecodeStepModel kModels[] = {
 INSTANTIATE_TEST_SUITE_P(Models, DecodeStepTest, ::testing::ValuesIn(kModels),
                          [](const auto& info) { return std::string(info.param.name); });
 
+constexpr auto kFp8Cache = CacheFormat::kFp8, kInt8Cache = CacheFormat::kInt8;
+const DecodeStepModel kQuantizedCaches[] = {
+    WithCache("fp8_cache", kModels[0], kFp8Cache),
+    WithCache("int8_cache", kModels[0], kInt8Cache),
+    WithCache("int8_cache_wide", kModels[1], kInt8Cache),
+    WithCache("fp8_cache_biases_window", kModels[3], kFp8Cache),
+    WithCache("int8_cache_head_norms", kModels[4], kInt8Cache),
+    WithCache("fp8_cache_heads_of_16", kModels[5], kFp8Cache),
+    WithCache("int8_cache_rope_of_a_quarter", kModels[6], kInt8Cache),
+    WithCache("fp8_cache_many_heads", kModels[7], kFp8Cache),
+    WithCache("fp8_cache_released_blocks", kModels[8], kFp8Cache),
+    WithCache("int8_cache_fp8", kModels[9], kInt8Cache),
+    WithCache("int8_cache_fp8_heads_of_16", kModels[12], kInt8Cache),
+    WithCache("fp8_cache_int4", kModels[14], kFp8Cache),
+    WithCache("int8_cache_int4_deep", kModels[16], kInt8Cache),
+    WithCache("fp8_cache_experts", kModels[18], kFp8Cache),
+    WithCache("int8_cache_int4_experts", kModels[22], kInt8Cache),
+    WithCache("int8_cache_heads_of_96", kModels[23], kInt8Cache),
+    WithCache("fp8_cache_int4_heads_of_96", kModels[24], kFp8Cache),
+};
+INSTANTIATE_TEST_SUITE_P(QuantizedCaches, DecodeStepTest, ::testing::ValuesIn(kQuantizedCaches),
+                         [](const auto& info) { return std::string(info.param.name); });
+
 // The same models, those without biases too, with random biases.
 class DecodeStepBiasTest : public DecodeStepTest {};
 
@@ -363,6 +423,7 @@ TEST_F(DecodeStepOrderTest, NanValuesDoNotBlockTheStep) {
   for (const WeightFormat format : {kBf16, kFp8, kInt4}) {
     DecodeStepModel model = kModels[0];
     model.format = format;
+    if (format == kInt4) model.cache = kFp8Cache;
     model.embedding_scale = std::numeric_limits<float>::quiet_NaN();
     Steps steps(model, true);
     ASSERT_TRUE(steps.ok());

@@ -445,8 +445,8 @@ TEST(KernelRegistryTest, DecodeStepsInOneLaunchHaveAKernel) {
         ASSERT_GE(FindStepKernel(decoder.sizes), 0);
         EXPECT_TRUE(IsCompiled(kStepKernels[FindStepKernel(decoder.sizes)], weights.format));
         for (const CacheFormat cache : {CacheFormat::kFp8, CacheFormat::kInt8}) {
-          decoder.cache = cache;
-          EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, 0);
+          decoder.sizes.cache_format = cache;
+          EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, choice.max_rows);
         }
       }
     }

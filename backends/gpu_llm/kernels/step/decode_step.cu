@@ -1,9 +1,39 @@
-// Dispatches to the kernel of the weight format.
+// Dispatches to the kernels of the formats of weights and cache.
 #include <algorithm>
 
-#include "backends/gpu_llm/kernels/step/decode_step.cuh"
+#include "backends/gpu_llm/kernels/step/step_kernels.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
+namespace {
+
+// Calls `use` with the kernels of the formats.
+template <WeightFormat kFormat, typename Use>
+auto DispatchCache(CacheFormat cache, const Use& use) {
+  using decode_step::StepKernels;
+  switch (cache) {
+    case CacheFormat::kFp8:
+      return use(StepKernels<kFormat, CacheFormat::kFp8>());
+    case CacheFormat::kInt8:
+      return use(StepKernels<kFormat, CacheFormat::kInt8>());
+    case CacheFormat::kBf16:
+      break;
+  }
+  return use(StepKernels<kFormat, CacheFormat::kBf16>());
+}
+template <typename Use>
+auto DispatchFormats(WeightFormat format, CacheFormat cache, const Use& use) {
+  switch (format) {
+    case WeightFormat::kFp8:
+      return DispatchCache<WeightFormat::kFp8>(cache, use);
+    case WeightFormat::kInt4:
+      return DispatchCache<WeightFormat::kInt4>(cache, use);
+    case WeightFormat::kBf16:
+      break;
+  }
+  return DispatchCache<WeightFormat::kBf16>(cache, use);
+}
+
+}  // namespace
 
 bool FitsDecodeStep(const DecodeStepSizes& sizes) {
   int device = 0, cooperates = 0;
@@ -12,26 +42,13 @@ bool FitsDecodeStep(const DecodeStepSizes& sizes) {
       cooperates == 0) {
     return false;
   }
-  switch (sizes.format) {
-    case WeightFormat::kBf16:
-      return DecodeStepFitsBf16(sizes);
-    case WeightFormat::kFp8:
-      return DecodeStepFitsFp8(sizes);
-    case WeightFormat::kInt4:
-      return DecodeStepFitsInt4(sizes);
-  }
-  return false;
+  return DispatchFormats(sizes.format, sizes.cache_format,
+                         [&](auto kernels) { return decltype(kernels)::Fit(sizes); });
 }
 
 void RunDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
-  switch (params.format) {
-    case WeightFormat::kBf16:
-      return DecodeStepBf16(params, num_processors, stream);
-    case WeightFormat::kFp8:
-      return DecodeStepFp8(params, num_processors, stream);
-    case WeightFormat::kInt4:
-      return DecodeStepInt4(params, num_processors, stream);
-  }
+  DispatchFormats(params.format, params.cache_format,
+                  [&](auto kernels) { decltype(kernels)::Launch(params, num_processors, stream); });
 }
 
 cudaError_t TryDecodeStep(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {

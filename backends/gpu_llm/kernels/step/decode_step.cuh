@@ -1,4 +1,5 @@
-// The fused decode step for one weight format; each format is compiled in its own file. Grid: one
+// The fused decode step for one format of weights and one of the cache; each pair is compiled in a
+// file of its own, because code for several formats would slow down all of them. Grid: one
 // block of threads for each multiprocessor, all resident at once (cooperative launch). Blocks
 // exchange activations in global memory, where each word is marked as not ready until it is
 // written. Compute warps poll the words they need. The warps that copy weights never wait for
@@ -11,6 +12,7 @@
 #include "backends/gpu_llm/kernels/step/decode_step_attention.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_experts.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_gemm.cuh"
+#include "backends/gpu_llm/kernels/step/step_kernels.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
@@ -55,7 +57,7 @@ __device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, uint32_
   return gemm;
 }
 
-template <WeightFormat kFormat, int kHeadDim, int kResident, bool kExperts>
+template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts>
 __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& consumer) {
   const uint32_t set = consumer.shared().set;
   for (int i = 0; i < p.num_layers * kNumStepGemms; ++i) {
@@ -69,7 +71,7 @@ __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& con
       }
     }
     const StepGemm gemm = LayerGemm(p, set, layer, kind);
-    if (kind == kStepOut) RunAttention<kHeadDim>(p, layer, consumer);
+    if (kind == kStepOut) RunAttention<kHeadDim, kCache>(p, layer, consumer);
     if (gemm.depth <= kResident) {
       MultiplyResident<kFormat, kResident, kExperts>(p, gemm, consumer);
     } else {
@@ -92,7 +94,7 @@ __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& con
 }
 
 // kResident: columns of an input that fit in registers; bounds hidden_size.
-template <WeightFormat kFormat, int kHeadDim, int kResident, bool kExperts>
+template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts>
 __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStepParams p) {
   extern __shared__ __align__(128) char memory[];
   SharedState& shared = *reinterpret_cast<SharedState*>(memory);
@@ -114,7 +116,7 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
     GiveRegisters();
     constexpr int kFirstIdle = 32 * (kWarps + kCopyWarps), kIdle = kThreads - kFirstIdle;
     if (threadIdx.x < kFirstIdle) {
-      Producer<kFormat, kHeadDim, kExperts>(p, ring, shared).Run();
+      Producer<kFormat, kCache, kHeadDim, kExperts>(p, ring, shared).Run();
     } else {
       ClearExchange(p, shared, static_cast<int>(blockIdx.x * kIdle + threadIdx.x) - kFirstIdle,
                     static_cast<int>(gridDim.x) * kIdle);
@@ -122,29 +124,29 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
   } else {
     TakeRegisters();
     Consumer consumer(ring, shared);
-    Compute<kFormat, kHeadDim, kResident, kExperts>(p, consumer);
+    Compute<kFormat, kCache, kHeadDim, kResident, kExperts>(p, consumer);
   }
 }
 
 // Calls `use` with the kernel for these sizes. Returns false if there is none.
-template <WeightFormat kFormat, size_t kIndex = 0, typename Use>
+template <WeightFormat kFormat, CacheFormat kCache, size_t kIndex = 0, typename Use>
 bool DispatchKernel(const DecodeStepSizes& sizes, const Use& use) {
   if constexpr (kIndex < std::size(kStepKernels)) {
     constexpr StepKernel kKernel = kStepKernels[kIndex];
     if constexpr (IsCompiled(kKernel, kFormat)) {
       if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
-        return use(DecodeStepKernel<kFormat, kKernel.head_dim, kKernel.max_hidden_size,
+        return use(DecodeStepKernel<kFormat, kCache, kKernel.head_dim, kKernel.max_hidden_size,
                                     kKernel.has_experts>);
       }
     }
-    return DispatchKernel<kFormat, kIndex + 1>(sizes, use);
+    return DispatchKernel<kFormat, kCache, kIndex + 1>(sizes, use);
   }
   return false;
 }
 
-template <WeightFormat kFormat>
-bool Fits(const DecodeStepSizes& sizes) {
-  return DispatchKernel<kFormat>(sizes, [](auto kernel) {
+template <WeightFormat kFormat, CacheFormat kCache>
+bool StepKernels<kFormat, kCache>::Fit(const DecodeStepSizes& sizes) {
+  return DispatchKernel<kFormat, kCache>(sizes, [](auto kernel) {
     int blocks = 0;
     const bool fits = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            kSharedBytes) == cudaSuccess &&
@@ -156,8 +158,9 @@ bool Fits(const DecodeStepSizes& sizes) {
   });
 }
 
-template <WeightFormat kFormat>
-void LaunchFormat(const DecodeStepParams& p, int num_processors, cudaStream_t stream) {
+template <WeightFormat kFormat, CacheFormat kCache>
+void StepKernels<kFormat, kCache>::Launch(const DecodeStepParams& p, int num_processors,
+                                          cudaStream_t stream) {
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeCooperative;
   attribute.val.cooperative = 1;
@@ -168,7 +171,7 @@ void LaunchFormat(const DecodeStepParams& p, int num_processors, cudaStream_t st
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  DispatchKernel<kFormat>(SizesOf(p), [&](auto kernel) {
+  DispatchKernel<kFormat, kCache>(SizesOf(p), [&](auto kernel) {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 kSharedBytes) == cudaSuccess &&
            cudaLaunchKernelEx(&config, kernel, p) == cudaSuccess;
@@ -176,14 +179,3 @@ void LaunchFormat(const DecodeStepParams& p, int num_processors, cudaStream_t st
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step
-
-namespace nereid::gpu::NEREID_KERNEL_FORM {
-
-bool DecodeStepFitsBf16(const DecodeStepSizes& sizes);
-void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
-bool DecodeStepFitsFp8(const DecodeStepSizes& sizes);
-void DecodeStepFp8(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
-bool DecodeStepFitsInt4(const DecodeStepSizes& sizes);
-void DecodeStepInt4(const DecodeStepParams& params, int num_processors, cudaStream_t stream);
-
-}  // namespace nereid::gpu::NEREID_KERNEL_FORM

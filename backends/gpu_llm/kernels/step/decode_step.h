@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/device/form.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/kernels/step/decode_step_sizes.h"
@@ -48,6 +49,7 @@ struct DecodeStepParams {
   int num_layers;
   WeightFormat format;
   int scales_per_block;  // int4
+  CacheFormat cache_format;
   int hidden_size, inner_size, num_heads, num_kv_heads, head_dim;
   float epsilon, attention_scale;
   // Of layers with experts; 0: there are none.
@@ -58,7 +60,7 @@ struct DecodeStepParams {
   // Buffers of the step.
   const __nv_bfloat16* residual;  // [num_rows, hidden_size], from the embedding
   float* logits;                  // [num_rows, head_outputs]
-  void* cache;                    // bf16
+  void* cache;                    // of `cache_format`
   int64_t cache_layer_bytes;
   float* partials;   // [num_items, item_tokens, num_heads, PartialFloats()]
   int item_tokens;   // StepPlanner::item_tokens()
@@ -75,10 +77,9 @@ struct DecodeStepParams {
 };
 
 inline DecodeStepSizes SizesOf(const DecodeStepParams& p) {
-  return {
-      p.format,       p.scales_per_block, p.hidden_size, p.inner_size,        p.num_heads,
-      p.num_kv_heads, p.head_dim,         p.num_experts, p.experts_per_token, p.expert_inner_size,
-      p.head_outputs};
+  return {p.format,      p.cache_format,      p.scales_per_block,  p.hidden_size,
+          p.inner_size,  p.num_heads,         p.num_kv_heads,      p.head_dim,
+          p.num_experts, p.experts_per_token, p.expert_inner_size, p.head_outputs};
 }
 
 // Columns that the gated values of a row have: with experts, those of each of its experts.

@@ -1,13 +1,8 @@
-// The fused decode step for bf16 weights.
+// The fused decode step for a bf16 cache and bf16 weights.
 #include "backends/gpu_llm/kernels/step/decode_step.cuh"
 
-namespace nereid::gpu::NEREID_KERNEL_FORM {
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-bool DecodeStepFitsBf16(const DecodeStepSizes& sizes) {
-  return decode_step::Fits<WeightFormat::kBf16>(sizes);
-}
-void DecodeStepBf16(const DecodeStepParams& params, int num_processors, cudaStream_t stream) {
-  decode_step::LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);
-}
+template struct StepKernels<WeightFormat::kBf16, CacheFormat::kBf16>;
 
-}  // namespace nereid::gpu::NEREID_KERNEL_FORM
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

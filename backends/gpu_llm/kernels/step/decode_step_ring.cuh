@@ -39,6 +39,8 @@ struct Chunk<WeightFormat::kInt4> {  // blocks in their memory layout, eight for
 template <int kHeadDim>
 constexpr int kBlockSlots = static_cast<int>((HeadBytes(kHeadDim) + kSlotBytes - 1) / kSlotBytes);
 constexpr int kRingBytes = kSlots * kSlotBytes;
+// Slots that blocks of a quantized cache fill at the same time.
+constexpr int kMaxContextInFlight = 2 * kMaxInFlight < kSlots ? 2 * kMaxInFlight : kSlots;
 
 // The experts of a layer that the step's rows have selected, in the order in which they are read.
 struct SelectedExperts {
@@ -121,7 +123,7 @@ __device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p,
   return result;
 }
 
-template <WeightFormat kFormat, int kHeadDim, bool kExperts>
+template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, bool kExperts>
 class Producer {
  public:
   __device__ Producer(const DecodeStepParams& params, char* ring, SharedState& shared)
@@ -158,12 +160,12 @@ class Producer {
   // little more than the memory needs, because other L2 requests would queue behind them.
   __device__ char* BeginSlot(int bytes) {
     WaitForSlot(shared_.empty + position_.slot, position_.parity);
-    if (num_in_flight_ == kMaxInFlight) {
+    while (num_in_flight_ >= max_in_flight_) {
       WaitForSlot(shared_.full + oldest_in_flight_.slot, oldest_in_flight_.parity);
       oldest_in_flight_.Advance();
-    } else {
-      ++num_in_flight_;
+      --num_in_flight_;
     }
+    ++num_in_flight_;
     copy_.Begin(shared_.full + position_.slot, bytes);
     return ring_ + position_.slot * kSlotBytes;
   }
@@ -249,7 +251,9 @@ class Producer {
 
   // Copies keys and values of earlier steps; this step's are added when they are ready.
   __device__ void CopyContext(int layer, int window) {
-    constexpr int kBytes = static_cast<int>(HeadBytes(kHeadDim));
+    constexpr int kHeadBytes = static_cast<int>(HeadBytes(kHeadDim, kCache));
+    // Blocks of a quantized cache fill half of their slots.
+    max_in_flight_ = kCache == CacheFormat::kBf16 ? kMaxInFlight : kMaxContextInFlight;
     const char* cache = static_cast<const char*>(p_.cache) + layer * p_.cache_layer_bytes;
     for (int i = 0; HasUnit(p_, i); ++i) {
       const AttentionUnit unit = UnitOf(p_, shared_, i, window);
@@ -260,14 +264,15 @@ class Producer {
           BeginSlot(0);
           EndSlot();
         }
-        for (int done = 0; done < kBytes; done += kSlotBytes) {
-          const int bytes = min(kSlotBytes, kBytes - done);
+        for (int slot = 0; slot < kBlockSlots<kHeadDim>; ++slot) {
+          const int done = slot * kSlotBytes, bytes = max(0, min(kSlotBytes, kHeadBytes - done));
           char* to = BeginSlot(bytes);
-          copy_.CopyBytes<kSlotBytes>(to, cache + head * kBytes + done, bytes);
+          copy_.CopyBytes<kSlotBytes>(to, cache + head * kHeadBytes + done, bytes);
           EndSlot();
         }
       }
     }
+    max_in_flight_ = kMaxInFlight;
   }
 
   const DecodeStepParams& p_;
@@ -276,7 +281,7 @@ class Producer {
   RingPosition position_, oldest_in_flight_;
   uint32_t selected_parity_ = 0;
   SlotCopy copy_;
-  int num_in_flight_ = 0;
+  int num_in_flight_ = 0, max_in_flight_ = kMaxInFlight;
 };
 
 // Barrier of this block's compute warps.

@@ -4,6 +4,7 @@
 
 #include <iterator>
 
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 
 namespace nereid::gpu {
@@ -17,6 +18,7 @@ inline constexpr int kDecodeStepTileOutputs = 16;
 // Of a model; matrices of layers have one format.
 struct DecodeStepSizes {
   WeightFormat format;
+  CacheFormat cache_format;
   int scales_per_block;  // int4
   int hidden_size, inner_size, num_heads, num_kv_heads, head_dim;
   // Of layers with experts; 0: there are none.
@@ -24,7 +26,7 @@ struct DecodeStepSizes {
   int head_outputs;  // rows of the LM head
 };
 
-// Each weight format has one kernel for each of these; fp8 has none with experts.
+// Each weight format and cache format has one kernel for each of these; fp8 has none with experts.
 struct StepKernel {
   bool has_experts;
   int head_dim, max_hidden_size;

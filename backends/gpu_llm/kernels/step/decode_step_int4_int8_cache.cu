@@ -1,0 +1,9 @@
+// The fused decode step for an int8 cache and int4 weights, with one group of 128 columns or more
+// in a block.
+#include "backends/gpu_llm/kernels/step/decode_step.cuh"
+
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
+
+template struct StepKernels<WeightFormat::kInt4, CacheFormat::kInt8>;
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step
