@@ -6,6 +6,7 @@
 #pragma once
 
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
@@ -46,13 +47,20 @@ __device__ __forceinline__ int FragmentColumn(int fragment, int t) {
 template <WeightFormat kFormat>
 struct KTile {
   uint4 x[kFragments<kFormat>];
-  float sums[2] = {};  // int4: sums of x over the warp's columns, for rows 2 t and 2 t + 1
+  // int4: sums of x over the warp's columns, for rows 2 t and 2 t + 1, as a product with weights of
+  // 1 has them.
+  float sums[2] = {};
 };
 
 // Moving bits unpacks e4m3 values to 2^-120 of their value. Inputs are multiplied by 2^64 of this,
 // so that small products stay in range, and results by the rest. Inputs of 2^64 or more would
 // become infinite, but the norm of such a row already is.
-constexpr float kFp8InputFactor = 0x1p64f, kFp8OutputFactor = 0x1p56f;
+constexpr float kFp8InputFactor = 0x1p64f;
+// The factor by which a product is smaller than its weights and input say.
+template <WeightFormat kFormat>
+constexpr float kOutputFactor = kFormat == WeightFormat::kFp8    ? 0x1p56f
+                                : kFormat == WeightFormat::kInt4 ? kInt4OutputFactor
+                                                                 : 1.0f;
 
 template <WeightFormat kFormat>
 __device__ __forceinline__ void PrepareKTile(KTile<kFormat>& k_tile) {
@@ -68,12 +76,13 @@ __device__ __forceinline__ void PrepareKTile(KTile<kFormat>& k_tile) {
       x = {pair(0), pair(1), pair(4), pair(5)};
     }
   } else if constexpr (kFormat == WeightFormat::kInt4) {
-    constexpr uint32_t kOnes = 0x3f803f80u;
     float sums[4] = {};
 #pragma unroll
-    for (const uint4& x : k_tile.x) {
-      MatrixMultiplyAdd(sums, kOnes, kOnes, kOnes, kOnes, x.x, x.y);
-      MatrixMultiplyAdd(sums, kOnes, kOnes, kOnes, kOnes, x.z, x.w);
+    for (uint4& x : k_tile.x) {
+      x = {ScaleBf16Pair(x.x, kInt4EvenFactor), ScaleBf16Pair(x.y, kInt4OddFactor),
+           ScaleBf16Pair(x.z, kInt4EvenFactor), ScaleBf16Pair(x.w, kInt4OddFactor)};
+      MatrixMultiplyAdd(sums, kInt4EvenOnes, kInt4EvenOnes, kInt4OddOnes, kInt4OddOnes, x.x, x.y);
+      MatrixMultiplyAdd(sums, kInt4EvenOnes, kInt4EvenOnes, kInt4OddOnes, kInt4OddOnes, x.z, x.w);
     }
     k_tile.sums[0] = sums[0], k_tile.sums[1] = sums[1];
   }
@@ -84,34 +93,18 @@ __device__ __forceinline__ void UnpackFp8(uint32_t word, uint32_t& even, uint32_
   even = (word << 8 & 0x80008000u) | (word << 4 & 0x07f007f0u);
   odd = (word & 0x80008000u) | (word >> 4 & 0x07f007f0u);
 }
-// Unpacks eight values of a word, each plus 128, in adjacent pairs: a bf16 whose last bits are the
-// value.
-__device__ __forceinline__ void UnpackInt4(uint32_t word, uint32_t mask, uint32_t bias,
-                                           uint32_t (&pairs)[4]) {
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    asm("lop3.b32 %0, %1, %2, %3, 0xea;"
-        : "=r"(pairs[i])
-        : "r"(word >> (4 * i)), "r"(mask), "r"(bias));
-  }
-}
-
 // A warp's part of a K tile: sums += weights x input. `columns`: columns of the depth from the K
-// tile on.
-template <WeightFormat kFormat>
+// tile on; kIsWhole: at least those of a K tile.
+template <WeightFormat kFormat, bool kIsWhole = false>
 __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int columns,
                                               const KTile<kFormat>& in, float (&sums)[4]) {
   using Shape = Chunk<kFormat>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  if (warp * kWarpColumns<kFormat> >= columns) return;
+  if (!kIsWhole && warp * kWarpColumns<kFormat> >= columns) return;
   if constexpr (kFormat == WeightFormat::kInt4) {
     const char* block =
         slot + (k_tile * (Shape::kKTileColumns / kInt4BlockColumns) + warp) * Shape::kBlockBytes;
     const auto* scales = reinterpret_cast<const uint32_t*>(block + kInt4ValueBytes) + g;
-    // In registers, because an instruction has only one immediate.
-    uint32_t mask, bias;
-    asm("mov.b32 %0, 0x000f000f;" : "=r"(mask));
-    asm("mov.b32 %0, 0x43004300;" : "=r"(bias));
     float even[4] = {}, odd[4] = {};  // two independent chains of mma
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -119,8 +112,8 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
 #pragma unroll
       for (int s = 0; s < 2; ++s) {
         uint32_t low[4], high[4];
-        UnpackInt4(s == 0 ? words.x : words.z, mask, bias, low);
-        UnpackInt4(s == 0 ? words.y : words.w, mask, bias, high);
+        UnpackInt4Subnormal(s == 0 ? words.x : words.z, low);
+        UnpackInt4Subnormal(s == 0 ? words.y : words.w, high);
         const uint4& x = in.x[2 * half + s];
         MatrixMultiplyAdd(even, low[0], high[0], low[1], high[1], x.x, x.y);
         MatrixMultiplyAdd(odd, low[2], high[2], low[3], high[3], x.z, x.w);
@@ -130,7 +123,7 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t word = scale[i / 2];
-      const float zero = 128.0f + static_cast<float>(word & 31u);
+      const auto zero = static_cast<float>(word & 31u);
       sums[i] += (even[i] + odd[i] - zero * in.sums[i % 2]) * __uint_as_float(word & ~31u);
     }
   } else {
@@ -164,13 +157,32 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
   }
 }
 
+// A warp's part of a slot. `columns`: columns of the depth from the slot's first on. Without
+// branches between K tiles, their loads and products overlap.
+template <WeightFormat kFormat>
+__device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
+                                             const KTile<kFormat>* k_tiles, float (&sums)[4]) {
+  using Shape = Chunk<kFormat>;
+  if constexpr (kFormat == WeightFormat::kInt4) {
+    if (columns >= Shape::kColumns) {
+#pragma unroll
+      for (int i = 0; i < Shape::kKTiles; ++i)
+        MultiplyKTile<kFormat, true>(slot, i, columns, k_tiles[i], sums);
+      return;
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < Shape::kKTiles; ++i)
+    MultiplyKTile<kFormat>(slot, i, columns - i * Shape::kKTileColumns, k_tiles[i], sums);
+}
+
 // Epilogue of a pair of tiles: each thread stores one output of one row.
 template <bool kExperts>
 class TilePairEpilogue {
  public:
   __device__ TilePairEpilogue(const DecodeStepParams& p, const StepGemm& gemm, int first_tile,
-                              int count)
-      : product_(gemm) {
+                              int count, float output_factor)
+      : product_(gemm), scale_(output_factor) {
     const int thread = threadIdx.x, lane = thread % 128 / 4, j = thread % 4;
     tile_ = first_tile + thread / 128 * static_cast<int>(gridDim.x);
     token_ = lane % 4 * 2 + j % 2;
@@ -186,7 +198,7 @@ class TilePairEpilogue {
     output_ = tile_ * kTileOutputs + lane / 4 + j / 2 * 8;
     if (kExperts && gemm.experts == nullptr) stores_ &= output_ < gemm.num_outputs;
     if (stores_ && gemm.addend != nullptr) addend_ = LoadWord(AddendWord());
-    if (stores_ && gemm.row_scales != nullptr) scale_ = gemm.row_scales[output_] * kFp8OutputFactor;
+    if (stores_ && gemm.row_scales != nullptr) scale_ *= gemm.row_scales[output_];
   }
 
   __device__ void Finish(const DecodeStepParams& p, SharedState& shared, int turn,
@@ -246,7 +258,7 @@ class TilePairEpilogue {
   int tile_, output_, token_, row_;
   bool stores_;
   uint32_t addend_ = 0;  // two columns of the addend
-  float scale_ = 1.0f, weight_ = 1.0f;
+  float scale_, weight_ = 1.0f;
 };
 
 // Loads this thread's fragments of a K tile of the input; some words may not be ready yet.
@@ -356,29 +368,24 @@ __device__ __forceinline__ void MultiplyLoaded(const DecodeStepParams& p, const 
                                                const ResidentInput<kFormat, kResident>& input) {
   using Shape = Chunk<kFormat>;
   constexpr int kKTiles = ResidentInput<kFormat, kResident>::kKTiles;
+  static_assert(kKTiles % Shape::kKTiles == 0);
   const auto& k_tiles = input.k_tiles;
   const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
   const int num_tiles = (gemm.num_outputs + kTileOutputs - 1) / kTileOutputs;
   int turn = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count);
+    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count, kOutputFactor<kFormat>);
     float sums[2][4] = {};
 #pragma unroll
-    for (int chunk = 0; chunk < (kKTiles + Shape::kKTiles - 1) / Shape::kKTiles; ++chunk) {
+    for (int chunk = 0; chunk < kKTiles / Shape::kKTiles; ++chunk) {
       if (chunk * Shape::kColumns >= depth) break;
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
         if (tile >= count) break;
         const char* slot = consumer.Wait();
-#pragma unroll
-        for (int i = 0; i < Shape::kKTiles; ++i) {
-          const int k_tile = chunk * Shape::kKTiles + i;
-          if (k_tile < kKTiles) {
-            MultiplyKTile<kFormat>(slot, i, depth - k_tile * Shape::kKTileColumns, k_tiles[k_tile],
-                                   sums[tile]);
-          }
-        }
+        MultiplySlot<kFormat>(slot, depth - chunk * Shape::kColumns,
+                              k_tiles + chunk * Shape::kKTiles, sums[tile]);
         consumer.Release();
       }
     }
@@ -452,7 +459,7 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
   int turn = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count);
+    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count, kOutputFactor<kFormat>);
     float sums[2][4] = {};
     Position at;
     const int num_chunks = num_parts * ((depth + Shape::kColumns - 1) / Shape::kColumns);
@@ -476,11 +483,7 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
       for (int tile = 0; tile < 2; ++tile) {
         if (tile >= count) break;
         const char* slot = consumer.Wait();
-#pragma unroll
-        for (int i = 0; i < Shape::kKTiles; ++i) {
-          MultiplyKTile<kFormat>(slot, i, depth - at.column - i * Shape::kKTileColumns,
-                                 now.k_tiles[i], sums[tile]);
-        }
+        MultiplySlot<kFormat>(slot, depth - at.column, now.k_tiles, sums[tile]);
         consumer.Release();
       }
     }
