@@ -6,9 +6,13 @@
 //   gpu_tree_bench medusa [BATCH...]  what four Medusa heads of 1.08 GB each take
 //   gpu_tree_bench engine [BATCH...]  tokens a second with these heads, greedy, by the drafts of a
 //                                     tree
+//   gpu_tree_bench lookahead [BATCH...]  tokens a second with lookahead decoding, by its sizes, and
+//                                     with the n-gram drafter
 //
 // Random weights accept nothing, so that `engine` simulates acceptance: the heads run, but which of
-// their drafts are right is drawn by kRankRates.
+// their drafts are right is drawn by kRankRates. For `lookahead` the model writes made-up texts:
+// one in which hardly any token comes twice, so that nothing is accepted, and one of 100 phrases of
+// 4 tokens in random order, of which all tokens but a phrase's first one can be learned.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -28,6 +32,9 @@
 #include "backends/gpu_llm/model/device_medusa_heads.h"
 #include "backends/llm_core/engine/engine.h"
 #include "backends/llm_core/speculation/drafter.h"
+#include "backends/llm_core/speculation/lookahead_drafter.h"
+#include "backends/llm_core/speculation/lookup_drafters.h"
+#include "bench/gpu_llm/made_up_text.h"
 #include "bench/gpu_llm/speculation_model.h"
 
 namespace nereid::bench {
@@ -363,6 +370,46 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
   }
 }
 
+void MeasureLookahead(const std::vector<int32_t>& batches) {
+  struct Case {
+    const char* name;
+    std::shared_ptr<llm::Drafter> drafter;
+    int64_t max_drafts;
+  };
+  std::vector<Case> cases = {{"off", nullptr, 0},
+                             {"ngram", std::make_shared<llm::NgramDrafter>(), 8}};
+  for (const auto& [name, sizes] :
+       {std::pair("lookahead=4,3,4", llm::LookaheadSizes{4, 3, 4}),
+        std::pair("lookahead=7,5,7", llm::LookaheadSizes{7, 5, 7}),
+        std::pair("lookahead=15,5,15", llm::LookaheadSizes{15, 5, 15})}) {
+    cases.push_back({name, std::make_shared<llm::LookaheadDrafter>(sizes), sizes.num_drafts()});
+  }
+  const std::shared_ptr<llm::Executor> target = MakeTarget(1).executor;
+  PrepareDrafts(*target, static_cast<int32_t>(cases.back().max_drafts), true, false);
+  PrepareDrafts(*target, 8, false, false);
+  std::printf("batch,text,drafter,tokens a second,of off,steps with drafts,drafted,accepted\n");
+  for (const auto& [text, num_phrases] :
+       {std::pair("hardly any token twice", 0), std::pair("100 phrases of 4 tokens", 100)}) {
+    std::map<int32_t, double> plain;
+    for (const Case& one : cases) {
+      llm::EngineOptions options;
+      options.speculation.drafter = one.drafter;
+      if (one.drafter != nullptr)
+        options.speculation.max_draft_tokens = static_cast<int32_t>(one.max_drafts);
+      llm::Engine engine(std::move(options), std::make_unique<MadeUpTextExecutor>(
+                                                 target, MadeUpText(num_phrases, kVocabSize)));
+      for (const int32_t batch : batches) {
+        const auto [rate, counts] = MeasureRate(engine, batch, 1, true);
+        if (one.drafter == nullptr) plain[batch] = rate;
+        std::printf("%d,\"%s\",\"%s\",%.0f,%.3f,%lld,%.2f,%.2f\n", batch, text, one.name, rate,
+                    rate / plain[batch], static_cast<long long>(counts.num_verified_chains),
+                    MeanDrafted(counts), counts.MeanAcceptedLength());
+        std::fflush(stdout);
+      }
+    }
+  }
+}
+
 int Main(int argc, char** argv) {
   const std::string what = argc > 1 ? argv[1] : "";
   std::vector<int32_t> batches;
@@ -374,8 +421,10 @@ int Main(int argc, char** argv) {
     MeasureMedusa(batches);
   } else if (what == "engine") {
     MeasureEngine(batches);
+  } else if (what == "lookahead") {
+    MeasureLookahead(batches);
   } else {
-    std::fprintf(stderr, "usage: gpu_tree_bench steps|medusa|engine [BATCH...]\n");
+    std::fprintf(stderr, "usage: gpu_tree_bench steps|medusa|engine|lookahead [BATCH...]\n");
     return 1;
   }
   return 0;
