@@ -226,29 +226,48 @@ Status GpuExecutor::MakeAdapters(int32_t max_num_rows) {
   return {};
 }
 
-// After a copy that failed every adapter counts as ready, and steps with adapters end with the
-// copy's error.
+// After an error of the call the adapter counts as ready, and the step that needs it has the error.
 bool GpuExecutor::PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>& adapter) {
   if (adapters_ == nullptr) return true;
   const Result<bool> is_ready = adapters_->Prepare(adapter, num_submitted_, num_collected_);
   return !is_ready.ok() || *is_ready;
 }
 
-Result<std::span<const int32_t>> GpuExecutor::LoadAdapters(const llm::StepBatch& batch) {
-  if (batch.adapters.empty()) return std::span<const int32_t>();
+Result<std::vector<llm::FailedAdapter>> GpuExecutor::LoadAdapters(
+    std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters) {
+  NEREID_ASSIGN_OR_RETURN(std::vector<llm::FailedAdapter> failed, CopyAdapters(adapters));
+  ForgetAdapters(failed);
+  return failed;
+}
+
+Result<std::vector<llm::FailedAdapter>> GpuExecutor::CopyAdapters(
+    std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters) {
   if (adapters_ == nullptr)
     return InternalError("a step has LoRA adapters, but there is no memory");
+  NEREID_RETURN_IF_CUDA_ERROR(cudaSetDevice(options_.device));
   std::optional<DeviceAdapters::RunningStep> running;
   if (num_submitted_ > num_collected_)
     running = {num_submitted_ - 1, in_flight_[(num_submitted_ - 1) % 2].done.get()};
-  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> slots,
-                          adapters_->Load(batch.adapters, num_submitted_,
-                                          running ? &*running : nullptr, stream_.get()));
+  NEREID_ASSIGN_OR_RETURN(
+      std::vector<llm::FailedAdapter> failed,
+      adapters_->Load(adapters, num_submitted_, running ? &*running : nullptr, stream_.get()));
   if (adapters_->groups() != adapter_groups_) {  // the recorded steps miss a product
     adapter_groups_ = adapters_->groups();
     graphs_.ForgetAdapters();
   }
-  return slots;
+  return failed;
+}
+
+void GpuExecutor::ForgetAdapters(std::span<const llm::FailedAdapter> failed) {
+  for (const llm::FailedAdapter& each : failed) adapters_->Forget(*each.adapter);
+}
+
+Result<std::span<const int32_t>> GpuExecutor::AdapterSlotsOf(const llm::StepBatch& batch) {
+  if (batch.adapters.empty()) return std::span<const int32_t>();
+  NEREID_ASSIGN_OR_RETURN(const std::vector<llm::FailedAdapter> failed,
+                          LoadAdapters(batch.adapters));
+  if (!failed.empty()) return failed.front().error;
+  return adapters_->slots();
 }
 
 Status GpuExecutor::SizeCache() {
@@ -360,7 +379,7 @@ Status GpuExecutor::Submit(const llm::StepBatch& batch) {
   const auto buffer_index = static_cast<int32_t>(num_submitted_ % 2);
   InFlightStep& in_flight = in_flight_[buffer_index];
   if (storage_ != nullptr) NEREID_RETURN_IF_ERROR(storage_->BeginStep());
-  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> adapter_slots, LoadAdapters(batch));
+  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> adapter_slots, AdapterSlotsOf(batch));
   NEREID_RETURN_IF_ERROR(CheckDraftTrees(batch));
   planner_.Plan(batch, buffer_index, adapter_slots);
   sampler_->Plan(batch);

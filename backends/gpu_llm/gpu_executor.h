@@ -59,11 +59,18 @@ class GpuExecutor : public llm::Executor {
     return adapters_ == nullptr ? Result<int64_t>(0) : adapters_->BytesOf(adapter);
   }
   bool PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>& adapter) override;
+  Result<std::vector<llm::FailedAdapter>> LoadAdapters(
+      std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters) override;
   Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
   Status PrepareDraftSteps(const llm::DraftStepForm& form) override;
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;
 
+  // As LoadAdapters(), but those that failed keep their places until ForgetAdapters(): with several
+  // GPUs, all forget the same ones in the same order, so that all place adapters alike.
+  Result<std::vector<llm::FailedAdapter>> CopyAdapters(
+      std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters);
+  void ForgetAdapters(std::span<const llm::FailedAdapter> failed);
   // Of a GPU that samples nothing, after Collect(): moves the keys and values of the drafts that
   // the first GPU has accepted.
   Status FollowAccepted(const llm::StepResult& result);
@@ -88,6 +95,8 @@ class GpuExecutor : public llm::Executor {
   Result<std::vector<float>> ReadLogits();
   // For tests: makes the given step report a failed launch.
   void FailAt(int64_t step) { fail_at_ = step; }
+  // For tests: see DeviceAdapters. Requires memory for adapters.
+  void FailAdapterCopiesOf(std::string name) { adapters_->FailCopiesOf(std::move(name)); }
   // For tests: makes all later recordings fail.
   void FailRecordings() { graphs_.FailRecordings(); }
   // For tests: sets every byte of the cache. Call it between steps.
@@ -121,8 +130,8 @@ class GpuExecutor : public llm::Executor {
   Status MakeAdapters(int32_t max_num_rows);
   Status SizeCache();
   Status OpenTiers();
-  // Puts the adapters of the step on the device. Returns their slots.
-  Result<std::span<const int32_t>> LoadAdapters(const llm::StepBatch& batch);
+  // The slots of the step's adapters, which are copied if LoadAdapters() was not called before.
+  Result<std::span<const int32_t>> AdapterSlotsOf(const llm::StepBatch& batch);
   // Launches a planned and uploaded step: as a graph, or kernel by kernel, and then records it if
   // it is time. Returns StepResult::is_typical.
   Result<bool> Launch(const llm::StepBatch& batch, int32_t buffer_index);

@@ -1,6 +1,9 @@
 // ShardedExecutor: runs every call on each rank's thread.
 #include "backends/gpu_llm/sharded_executor.h"
 
+#include <algorithm>
+#include <utility>
+
 #include "backends/gpu_llm/draft_warm_up.h"
 
 namespace nereid::gpu {
@@ -79,6 +82,26 @@ Status ShardedExecutor::PrepareDraftSteps(const llm::DraftStepForm& form) {
   for (const auto& rank : ranks_) rank->RecordAtOnce(false);
   if (costs.ok()) measured_costs_ = std::move(*costs);
   return costs.status();
+}
+
+// An adapter that one GPU does not have is of no use to the others.
+Result<std::vector<llm::FailedAdapter>> ShardedExecutor::LoadAdapters(
+    std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters) {
+  std::vector<std::vector<llm::FailedAdapter>> of_ranks(ranks_.size());
+  NEREID_RETURN_IF_ERROR(threads_.Run([&](int32_t rank) -> Status {
+    NEREID_ASSIGN_OR_RETURN(of_ranks[rank], ranks_[rank]->CopyAdapters(adapters));
+    return {};
+  }));
+  std::vector<llm::FailedAdapter> failed;
+  for (std::vector<llm::FailedAdapter>& own : of_ranks) {
+    for (llm::FailedAdapter& each : own) {
+      const auto is_same = [&](const auto& other) { return other.adapter == each.adapter; };
+      if (std::none_of(failed.begin(), failed.end(), is_same)) failed.push_back(std::move(each));
+    }
+  }
+  if (failed.empty()) return failed;
+  for (const auto& rank : ranks_) rank->ForgetAdapters(failed);
+  return failed;
 }
 
 Status ShardedExecutor::Submit(const llm::StepBatch& batch) {

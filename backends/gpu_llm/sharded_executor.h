@@ -39,6 +39,8 @@ class ShardedExecutor : public llm::Executor {
   // Adapters are copied by the step that needs them first, so that all GPUs have the same ones in
   // every step: then they record the same steps.
   bool PrepareAdapter(const std::shared_ptr<const llm::LoraAdapter>&) override { return true; }
+  Result<std::vector<llm::FailedAdapter>> LoadAdapters(
+      std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters) override;
   llm::BlockStorage* block_storage() override { return storage_ ? &*storage_ : nullptr; }
   // Rank 0 has them; a drafter that reads them runs on its GPU.
   Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;

@@ -206,13 +206,17 @@ DeviceAdapters::~DeviceAdapters() {
 void DeviceAdapters::FinishPreparation() {
   if (preparation_ == nullptr) return;
   preparation_->thread.join();
-  if (!preparation_->status.ok()) slots_.Forget(preparation_->adapter->serial());
+  if (!preparation_->status.ok()) {
+    Forget(*preparation_->adapter);
+    unprepared_.insert(preparation_->adapter->serial());
+  }
   preparation_.reset();
 }
 
 Result<bool> DeviceAdapters::Prepare(const std::shared_ptr<const llm::LoraAdapter>& adapter,
                                      int64_t step, int64_t first_running) {
   if (preparation_ != nullptr && preparation_->is_done) FinishPreparation();
+  if (unprepared_.contains(adapter->serial())) return true;
   const int64_t resident_bytes = slots_.BytesOf(adapter->serial());
   if (preparation_ != nullptr && (resident_bytes < 0 || preparation_->adapter == adapter))
     return false;
@@ -252,7 +256,7 @@ void DeviceAdapters::CountAdapter(const llm::LoraAdapter& adapter) {
                     });
 }
 
-Result<std::span<const int32_t>> DeviceAdapters::Load(
+Result<std::vector<llm::FailedAdapter>> DeviceAdapters::Load(
     std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, int64_t step,
     const RunningStep* running, cudaStream_t stream) {
   needs_.clear();
@@ -262,6 +266,7 @@ Result<std::span<const int32_t>> DeviceAdapters::Load(
   });
   if (must_finish) FinishPreparation();
   for (const auto& adapter : adapters) {
+    if (!unprepared_.empty()) unprepared_.erase(adapter->serial());
     const int64_t resident_bytes = slots_.BytesOf(adapter->serial());
     if (resident_bytes >= 0) {  // counting them visits every matrix
       needs_.push_back({adapter->serial(), resident_bytes});
@@ -280,34 +285,35 @@ Result<std::span<const int32_t>> DeviceAdapters::Load(
     found_.push_back(place.slot);
     has_new |= place.is_new;
   }
-  if (has_new) {
-    if (Status copied = CopyNew(adapters, running, stream); !copied.ok()) {
-      for (size_t i = 0; i < places_.size(); ++i) {
-        if (places_[i].is_new) slots_.Forget(needs_[i].serial);
-      }
-      return copied;
-    }
-  }
-  return std::span<const int32_t>(found_);
+  if (!has_new) return std::vector<llm::FailedAdapter>();
+  return CopyNew(adapters, running, stream);
 }
 
-Status DeviceAdapters::CopyNew(std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters,
-                               const RunningStep* running, cudaStream_t stream) {
+Result<std::vector<llm::FailedAdapter>> DeviceAdapters::CopyNew(
+    std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, const RunningStep* running,
+    cudaStream_t stream) {
   // The pinned memory of the last copies is used again.
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(copied_.get()));
   if (running != nullptr && slots_.last_replaced_step() >= running->step)
     NEREID_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(copy_stream_.get(), running->done));
+  std::vector<llm::FailedAdapter> failed;
   for (size_t i = 0; i < places_.size(); ++i) {
     if (!places_[i].is_new) continue;
     CountAdapter(*adapters[i]);
-    NEREID_RETURN_IF_ERROR(Copy(*adapters[i], places_[i].slot, places_[i].offset));
+    Status copied = Copy(*adapters[i], places_[i].slot, places_[i].offset);
+    if (copied.ok()) continue;
+    failed.push_back({adapters[i], std::move(copied).WithContext(
+                                       StrCat("LoRA adapter '", adapters[i]->name(),
+                                              "' could not be copied to GPU ", device_))});
   }
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventRecord(copied_.get(), copy_stream_.get()));
   NEREID_RETURN_IF_CUDA_ERROR(cudaStreamWaitEvent(stream, copied_.get()));
-  return {};
+  return failed;
 }
 
 Status DeviceAdapters::Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset) {
+  if (!failing_name_.empty() && adapter.name() == failing_name_)
+    return CudaStatus(cudaErrorUnknown, "an injected fault");
   auto* const row = host_table_.as<AdapterMatrix>() + int64_t{slot} * num_matrices();
   std::fill_n(row, num_matrices(), AdapterMatrix{});
   const auto* next = memory_.as<uint8_t>() + offset;

@@ -8,8 +8,11 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "backends/gpu_llm/adapter_slots.h"
@@ -18,6 +21,7 @@
 #include "backends/gpu_llm/kernels/gemm/adapter_gemm.h"
 #include "backends/gpu_llm/model/sharding.h"
 #include "backends/gpu_llm/step_plan.h"
+#include "backends/llm_core/engine/executor.h"
 #include "backends/llm_core/lora/lora_adapter.h"
 #include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
@@ -53,15 +57,19 @@ class DeviceAdapters {
     int64_t step;
     cudaEvent_t done;
   };
-  // Puts the adapters of step `step` on the device and returns their slots, which are valid until
-  // the next call. `running`: the step before; null: it has ended.
-  Result<std::span<const int32_t>> Load(
+  // Puts the adapters of step `step` on the device. Returns those whose copy failed; they keep
+  // their places until Forget(). `running`: the step before; null: it has ended.
+  Result<std::vector<llm::FailedAdapter>> Load(
       std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, int64_t step,
       const RunningStep* running, cudaStream_t stream);
+  // The adapter has no place any more. No step uses it.
+  void Forget(const llm::LoraAdapter& adapter) { slots_.Forget(adapter.serial()); }
+  // The slots of the adapters of the last Load(), parallel to them.
+  std::span<const int32_t> slots() const { return found_; }
 
   // Begins to copy an adapter that a step from `step` on will need; steps before `first_running`
   // have ended. One adapter is copied at a time, on a thread of its own. True: the adapter is on
-  // the device, or Load() has to make room for it.
+  // the device, or Load() has to make room for it, or its copy failed and Load() tries again.
   Result<bool> Prepare(const std::shared_ptr<const llm::LoraAdapter>& adapter, int64_t step,
                        int64_t first_running);
 
@@ -97,6 +105,8 @@ class DeviceAdapters {
                                 staging_[1].memory.size_bytes());
   }
   int64_t num_copied() const { return num_copied_; }  // adapters
+  // For tests: makes every later copy of adapters with this name fail; "": of none.
+  void FailCopiesOf(std::string name) { failing_name_ = std::move(name); }
 
  private:
   DeviceAdapters(const llm::DecoderSpec& spec, const DeviceAdaptersOptions& options)
@@ -111,7 +121,7 @@ class DeviceAdapters {
     std::thread thread;
   };
   // Waits for the adapter that is being copied, if there is one. If its copy failed, it has no
-  // place, and the next step that needs it copies it again.
+  // place, and the first step that needs it copies it again.
   void FinishPreparation();
 
   int32_t num_matrices() const;
@@ -119,9 +129,10 @@ class DeviceAdapters {
   AdapterGemmParams ParamsOf(const Target& target, const AdapterRows& rows) const;
   // Notes which groups the adapter changes.
   void CountAdapter(const llm::LoraAdapter& adapter);
-  // Copies the new ones of places_, parallel to `adapters`.
-  Status CopyNew(std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters,
-                 const RunningStep* running, cudaStream_t stream);
+  // Copies the new ones of places_, parallel to `adapters`. Returns those whose copy failed.
+  Result<std::vector<llm::FailedAdapter>> CopyNew(
+      std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters, const RunningStep* running,
+      cudaStream_t stream);
   // Copies the adapter to `offset` of the memory and fills its row of the table. The pinned memory
   // of earlier copies is free.
   Status Copy(const llm::LoraAdapter& adapter, int32_t slot, int64_t offset);
@@ -161,6 +172,8 @@ class DeviceAdapters {
   uint32_t groups_ = 0;
   int64_t num_copied_ = 0;
   std::unique_ptr<Preparation> preparation_;  // null: none
+  std::set<uint64_t> unprepared_;             // serials: failed copies ahead of a step
+  std::string failing_name_;
   int device_ = 0;
   std::vector<AdapterSlots::Need> needs_;
   std::vector<AdapterSlots::Place> places_;

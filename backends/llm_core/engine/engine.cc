@@ -204,6 +204,7 @@ Status Engine::SubmitStep() {
   draft_planner_.Plan(scheduler_.running(), scheduler_.DraftBudget());
   FitDraftsToGrammars(scheduler_.running());
   scheduler_.Schedule(batch_);
+  if (!batch_.adapters.empty()) NEREID_RETURN_IF_ERROR(LoadAdapters());
   if (batch_.entries.empty()) return Status::Ok();
   for (Sequence* sequence : scheduler_.scheduled()) {
     if (!std::exchange(sequence->was_scheduled, true)) sequence->request->sink->OnScheduled();
@@ -218,6 +219,25 @@ Status Engine::SubmitStep() {
   if (!overlaps_) return Status::Ok();
   scheduler_.MarkComputed();
   if (steps_in_flight_.may_overlap()) steps_in_flight_.AddPendingTokens();
+  return Status::Ok();
+}
+
+// Requests whose adapter is not on the device end, and the others go on.
+Status Engine::LoadAdapters() {
+  NEREID_ASSIGN_OR_RETURN(const std::vector<FailedAdapter> failed,
+                          executor_->LoadAdapters(batch_.adapters));
+  for (const FailedAdapter& each : failed) {
+    std::vector<std::unique_ptr<Sequence>> removed = scheduler_.RemoveUsers(*each.adapter, batch_);
+    std::set<const GenerationRequest*> notified;  // a request may have several sequences
+    for (const auto& sequence : removed) {
+      sequence->finish = FinishReason::kStop;
+      if (notified.insert(sequence->request.get()).second) {
+        sequence->request->sink->OnError(each.error);
+      }
+    }
+    steps_in_flight_.Retire(std::move(removed));
+  }
+  if (batch_.entries.empty()) scheduler_.MarkComputed();  // no step makes its copies
   return Status::Ok();
 }
 

@@ -98,6 +98,8 @@ class Engine {
   // Submits a step, collects one, or both.
   Status RunStep();
   Status SubmitStep();
+  // Makes the adapters of batch_ ready, and fails the requests of those that are not.
+  Status LoadAdapters();
   void SleepDuringStep();
   Status CollectStep();
   // `collect_began`: when the engine began to wait for the result.

@@ -96,6 +96,12 @@ struct DraftStepForm {
   bool returns_hidden_states = false;
 };
 
+/// An adapter that an executor could not make ready; the error names it.
+struct FailedAdapter {
+  std::shared_ptr<const LoraAdapter> adapter;
+  Status error;
+};
+
 /// Runs steps of a model. It owns the weights and the memory of the KV cache; the engine assigns
 /// the blocks. The engine owns the executor. At shutdown it may destroy it without collecting the
 /// submitted steps.
@@ -113,6 +119,13 @@ class Executor {
   /// Announces that a step will need the adapter soon. False: the executor is making it ready, and
   /// a step that had it now would wait. [engine thread]
   virtual bool PrepareAdapter(const std::shared_ptr<const LoraAdapter>&) { return true; }
+  /// Makes the adapters of the next step ready; called before its Submit. Returns those that
+  /// failed: the engine answers their running requests with the error and takes them out of the
+  /// step. An error of the call itself means that the executor cannot continue. [engine thread]
+  virtual Result<std::vector<FailedAdapter>> LoadAdapters(
+      std::span<const std::shared_ptr<const LoraAdapter>> /*adapters*/) {
+    return std::vector<FailedAdapter>();
+  }
   /// Memory outside the KV cache for copies of its blocks; null: none. The executor owns it.
   virtual BlockStorage* block_storage() { return nullptr; }
   virtual ExecutorMemory memory() const { return {}; }

@@ -315,12 +315,16 @@ void Scheduler::AppendToBatch(Sequence& sequence, int32_t num_tokens, StepBatch&
     with_full_blocks_.push_back(&sequence);
     kv_cache_.PrefetchNewPrefix(sequence);
   }
+  CountPart(sequence, num_tokens, 1);
+}
+
+void Scheduler::CountPart(const Sequence& sequence, int32_t num_tokens, int32_t change) {
   if (num_tokens == 1 && sequence.num_output() > 0) {
-    ++counts_.num_decode_sequences;
-    counts_.num_decode_further_beams += sequence.is_further_beam() ? 1 : 0;
+    counts_.num_decode_sequences += change;
+    counts_.num_decode_further_beams += sequence.is_further_beam() ? change : 0;
   } else {
-    ++counts_.num_prefill_sequences;
-    counts_.num_prefill_tokens += num_tokens;
+    counts_.num_prefill_sequences += change;
+    counts_.num_prefill_tokens += change * num_tokens;
   }
 }
 
@@ -425,6 +429,25 @@ std::vector<std::unique_ptr<Sequence>> Scheduler::Remove(
   blocked_head_ = nullptr;
   if (running_.empty()) kv_cache_.copies().Finish();  // no further step will make them
   return removed;
+}
+
+// What the step would have written is not computed, so that none of it enters the prefix cache.
+std::vector<std::unique_ptr<Sequence>> Scheduler::RemoveUsers(const LoraAdapter& adapter,
+                                                              StepBatch& batch) {
+  const auto uses_it = [&](const Sequence& sequence) {
+    return sequence.slot >= 0 && sequence.request->adapter.get() == &adapter;
+  };
+  std::vector<bool> is_removed;
+  for (size_t i = 0; i < scheduled_.size(); ++i) {
+    is_removed.push_back(uses_it(*scheduled_[i]));
+    const BatchEntry& entry = batch.entries[i];
+    if (is_removed[i]) CountPart(*scheduled_[i], entry.num_tokens - entry.num_draft_tokens, -1);
+  }
+  RemoveBatchEntries(is_removed, batch);
+  const auto is_user = [&](const Sequence* sequence) { return uses_it(*sequence); };
+  std::erase_if(scheduled_, is_user);
+  std::erase_if(with_full_blocks_, is_user);
+  return Remove(uses_it);
 }
 
 void Scheduler::ReleaseSlot(Sequence& sequence) {

@@ -117,6 +117,9 @@ class Scheduler {
   // The same for the given sequences; visits no others.
   std::vector<std::unique_ptr<Sequence>> Remove(std::span<const Sequence* const> finished);
 
+  // After Schedule(batch): removes the running sequences that use the adapter, also from the batch.
+  std::vector<std::unique_ptr<Sequence>> RemoveUsers(const LoraAdapter& adapter, StepBatch& batch);
+
   bool is_empty() const { return waiting_.empty() && running_.empty(); }
   SchedulerCounts counts() const;
   const BlockPool& blocks() const { return kv_cache_.blocks(); }
@@ -141,6 +144,8 @@ class Scheduler {
   bool EnsureBlocks(Sequence& sequence, int32_t num_tokens);
   void Preempt(size_t running_index);
   void AppendToBatch(Sequence& sequence, int32_t num_tokens, StepBatch& batch);
+  // Adds `change` (1 or -1) times the sequence's part of a step to the counts.
+  void CountPart(const Sequence& sequence, int32_t num_tokens, int32_t change);
   // Whether the sequence has become too long for its kind of keys.
   bool OutgrewShortRope(const Sequence& sequence) const {
     return limits_.long_rope_positions > 0 && !sequence.uses_long_rope &&

@@ -33,11 +33,11 @@ void AddOptionalOutputs(const Sequence& sequence, BatchEntry& entry) {
   entry.next_ids = std::span<const int32_t>(sequence.token_ids).subspan(first, count);
 }
 
-// The index of the request's adapter among those of the step.
-int32_t AdapterIndex(const GenerationRequest& request, StepBatch& batch) {
-  if (request.adapter == nullptr) return kNoAdapter;
-  auto found = std::find(batch.adapters.begin(), batch.adapters.end(), request.adapter);
-  if (found == batch.adapters.end()) found = batch.adapters.insert(found, request.adapter);
+// The index of the adapter, which may be null, among those of the step.
+int32_t AdapterIndex(const std::shared_ptr<const LoraAdapter>& adapter, StepBatch& batch) {
+  if (adapter == nullptr) return kNoAdapter;
+  auto found = std::find(batch.adapters.begin(), batch.adapters.end(), adapter);
+  if (found == batch.adapters.end()) found = batch.adapters.insert(found, adapter);
   return static_cast<int32_t>(found - batch.adapters.begin());
 }
 
@@ -118,7 +118,7 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
   entry.num_cached = sequence.num_cached;
   entry.uses_long_rope = sequence.uses_long_rope;
   entry.num_prompt = sequence.num_prompt;
-  entry.adapter = AdapterIndex(*sequence.request, batch);
+  entry.adapter = AdapterIndex(sequence.request->adapter, batch);
   entry.prompt_embeddings = sequence.request->embeddings.get();
   entry.block_table = sequence.block_table;
   entry.num_logits = is_last_chunk ? 1 : 0;
@@ -142,6 +142,22 @@ void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& b
   }
   if (sequence.num_drafts > 0) AppendDrafts(sequence, entry, batch.token_ids);
   if (sequence.has_beams_or_logits) AddOptionalOutputs(sequence, entry);
+}
+
+void RemoveBatchEntries(const std::vector<bool>& is_removed, StepBatch& batch) {
+  StepBatch kept;
+  for (size_t i = 0; i < batch.entries.size(); ++i) {
+    if (is_removed[i]) continue;
+    BatchEntry& entry = kept.entries.emplace_back(batch.entries[i]);
+    const auto first = batch.token_ids.begin() + entry.first_token;
+    entry.first_token = static_cast<int32_t>(kept.token_ids.size());
+    kept.token_ids.insert(kept.token_ids.end(), first, first + entry.num_tokens);
+    kept.has_token_masks |= !entry.token_masks.empty();
+    if (entry.adapter != kNoAdapter)
+      entry.adapter = AdapterIndex(batch.adapters[static_cast<size_t>(entry.adapter)], kept);
+  }
+  kept.block_copies = std::move(batch.block_copies);
+  batch = std::move(kept);
 }
 
 void KeepLogits(const BatchEntry& entry, size_t i, const StepResult& result, int32_t vocab_size,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "backends/llm_core/engine/batch.h"
 #include "backends/llm_core/engine/sequence.h"
@@ -13,6 +14,10 @@ namespace nereid::llm {
 // Appends an entry with the next `num_tokens` tokens of `sequence` that are not cached yet, and
 // its num_drafts draft tokens. The entry borrows from the sequence.
 void AppendBatchEntry(const Sequence& sequence, int32_t num_tokens, StepBatch& batch);
+
+// Removes the entries, parallel to `is_removed`, with their tokens and the adapters that no other
+// entry has.
+void RemoveBatchEntries(const std::vector<bool>& is_removed, StepBatch& batch);
 
 // Prefetches the memory of the entry that will be appended after `num_ahead` others.
 inline void PrefetchEntry(const StepBatch& batch, size_t num_ahead) {

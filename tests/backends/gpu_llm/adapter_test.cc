@@ -452,6 +452,47 @@ TEST_F(AdapterEngineTest, MoreAdaptersThanMemoryGiveTheSameTokens) {
   EXPECT_TRUE(engine_->health().ok());
 }
 
+// Other requests run meanwhile, so that the copy ahead of the step fails first, and then that of
+// the step.
+TEST_F(AdapterEngineTest, OnlyRequestsOfAnAdapterThatCannotBeCopiedFail) {
+  const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
+  const llm::DecoderModel model = std::move(*llm::ReadDecoder(checkpoint));
+  for (uint32_t i = 1; i <= 3; ++i) adapters_.push_back(MakeAdapter(model, 8, false, 300 * i));
+  options_.is_batch_invariant = true;
+  options_.adapter_memory_bytes = int64_t{8} << 20;
+  constexpr int kNumRequests = 24;
+  std::vector<llm::TokenIds> alone;
+  Start(true);
+  if (HasFatalFailure()) return;
+  for (int i = 0; i < kNumRequests; ++i) alone.push_back(Send(Request(i)).get().ids);
+  engine_.reset();
+  Start(true);
+  if (HasFatalFailure()) return;
+  const std::string& name = adapters_[1]->name();
+  executor_->FailAdapterCopiesOf(name);
+  std::vector<std::future<Answer>> answers;
+  for (int i = 0; i < kNumRequests; ++i) answers.push_back(Send(Request(i)));
+  int num_failed = 0;
+  for (int i = 0; i < kNumRequests; ++i) {
+    const Answer answer = answers[i].get();
+    if (Request(i)->adapter != adapters_[1]) {
+      EXPECT_TRUE(answer.error.ok()) << answer.error.message();
+      EXPECT_EQ(answer.ids, alone[i]) << "request " << i;
+      continue;
+    }
+    ++num_failed;
+    EXPECT_NE(answer.error.message().find("'" + name + "' could not be copied"), std::string::npos)
+        << answer.error.message();
+  }
+  EXPECT_GT(num_failed, 4);
+  EXPECT_TRUE(engine_->health().ok());
+  const Answer last = Send(Request(1)).get();  // nothing else runs: its step copies it
+  EXPECT_FALSE(last.error.ok());
+  while (engine_->stats().counts.num_running > 0) std::this_thread::yield();
+  executor_->FailAdapterCopiesOf("");
+  EXPECT_EQ(Send(Request(1)).get().ids, alone[1]);
+}
+
 TEST_F(AdapterEngineTest, AnAdapterThatDoesNotFitIsRefusedWithBothSizes) {
   const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
   const llm::DecoderModel model = std::move(*llm::ReadDecoder(checkpoint));

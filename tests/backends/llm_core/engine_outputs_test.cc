@@ -387,7 +387,7 @@ TEST_P(EngineOutputsTest, EveryBeamHasTheLogitsOfItsOwnTokens) {
   }
 }
 
-constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
+constexpr auto kOutputsEvict = CapacityPolicy::kMaxUtilization;
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, EngineOutputsTest,
@@ -396,7 +396,7 @@ INSTANTIATE_TEST_SUITE_P(
         OutputsMode{.name = "NoCopies", .copies = false},
         OutputsMode{.name = "Window", .window = 9},
         OutputsMode{.name = "WindowNoCopies", .copies = false, .window = 9},
-        OutputsMode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
+        OutputsMode{.name = "EvictPrefix", .policy = kOutputsEvict, .prefix_cache = true},
         OutputsMode{.name = "Overlap", .overlap = true},
         OutputsMode{.name = "OverlapPrefix", .prefix_cache = true, .overlap = true},
         OutputsMode{.name = "OverlapWindowNoCopies", .copies = false, .window = 9, .overlap = true},
@@ -404,10 +404,13 @@ INSTANTIATE_TEST_SUITE_P(
                     .prefix_cache = true,
                     .window = 1,
                     .overlap = true},
-        OutputsMode{.name = "OverlapEvict", .policy = kEvict, .overlap = true},
+        OutputsMode{.name = "OverlapEvict", .policy = kOutputsEvict, .overlap = true},
+        OutputsMode{.name = "OverlapEvictPrefix",
+                    .policy = kOutputsEvict,
+                    .prefix_cache = true,
+                    .overlap = true},
         OutputsMode{
-            .name = "OverlapEvictPrefix", .policy = kEvict, .prefix_cache = true, .overlap = true},
-        OutputsMode{.name = "OverlapEvictWindow", .policy = kEvict, .window = 9, .overlap = true}),
+            .name = "OverlapEvictWindow", .policy = kOutputsEvict, .window = 9, .overlap = true}),
     [](const auto& info) { return info.param.name; });
 
 TEST(EngineFeaturesTest, RejectsRequestsThatNeedAMissingFeature) {

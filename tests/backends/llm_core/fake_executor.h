@@ -82,6 +82,11 @@ class FakeExecutor : public Executor {
     return *storage_;
   }
 
+  Result<std::vector<FailedAdapter>> LoadAdapters(
+      std::span<const std::shared_ptr<const LoraAdapter>> adapters) override {
+    return on_load_adapters ? on_load_adapters(adapters) : std::vector<FailedAdapter>();
+  }
+
   Status Submit(const StepBatch& batch) override {
     if (on_submit) {
       Status status = on_submit(batch);
@@ -104,6 +109,8 @@ class FakeExecutor : public Executor {
   }
 
   std::function<Status(const StepBatch&)> on_submit;
+  std::function<std::vector<FailedAdapter>(std::span<const std::shared_ptr<const LoraAdapter>>)>
+      on_load_adapters;
   std::function<bool(const BatchEntry&)> bans_all;  // whether the entry gets kNoToken
   int num_steps = 0;
   int64_t num_tokens = 0;   // computed in total

@@ -129,7 +129,7 @@ TEST_P(SchedulerPropertyTest, GivesTheTokensOfASequentialRun) {
                                       GetParam().long_rope_positions > 0);
 }
 
-constexpr auto kEvict = CapacityPolicy::kMaxUtilization;
+constexpr auto kSchedulerEvict = CapacityPolicy::kMaxUtilization;
 
 INSTANTIATE_TEST_SUITE_P(
     Modes, SchedulerPropertyTest,
@@ -137,8 +137,10 @@ INSTANTIATE_TEST_SUITE_P(
         SchedulerMode{.name = "NoEvict"}, SchedulerMode{.name = "NoEvictWhole", .chunked = false},
         SchedulerMode{.name = "NoEvictPrefix", .prefix_cache = true},
         SchedulerMode{.name = "NoEvictMixed", .mixed = 3},
-        SchedulerMode{
-            .name = "EvictPrefixMixed", .policy = kEvict, .prefix_cache = true, .mixed = 3},
+        SchedulerMode{.name = "EvictPrefixMixed",
+                      .policy = kSchedulerEvict,
+                      .prefix_cache = true,
+                      .mixed = 3},
         SchedulerMode{.name = "NoEvictPrefixNoCopies", .prefix_cache = true, .copies = false},
         SchedulerMode{.name = "NoEvictWindow", .window = 10},
         SchedulerMode{.name = "NoEvictWindowSinks", .window = 13, .sinks = 5},
@@ -146,24 +148,26 @@ INSTANTIATE_TEST_SUITE_P(
         SchedulerMode{.name = "NoEvictLong", .long_rope_positions = 20},
         SchedulerMode{.name = "NoEvictLongPrefix", .prefix_cache = true, .long_rope_positions = 20},
         SchedulerMode{.name = "EvictLongPrefixWindow",
-                      .policy = kEvict,
+                      .policy = kSchedulerEvict,
                       .prefix_cache = true,
                       .window = 13,
                       .long_rope_positions = 17},
         SchedulerMode{
             .name = "NoEvictDynamicPrefix", .prefix_cache = true, .dynamic_rope_positions = 16},
         SchedulerMode{.name = "EvictDynamicPrefix",
-                      .policy = kEvict,
+                      .policy = kSchedulerEvict,
                       .prefix_cache = true,
                       .dynamic_rope_positions = 16},
-        SchedulerMode{.name = "Evict", .policy = kEvict},
-        SchedulerMode{.name = "EvictWhole", .policy = kEvict, .chunked = false},
-        SchedulerMode{.name = "EvictPrefix", .policy = kEvict, .prefix_cache = true},
-        SchedulerMode{
-            .name = "EvictPrefixNoCopies", .policy = kEvict, .prefix_cache = true, .copies = false},
-        SchedulerMode{.name = "EvictWindow", .policy = kEvict, .window = 10},
+        SchedulerMode{.name = "Evict", .policy = kSchedulerEvict},
+        SchedulerMode{.name = "EvictWhole", .policy = kSchedulerEvict, .chunked = false},
+        SchedulerMode{.name = "EvictPrefix", .policy = kSchedulerEvict, .prefix_cache = true},
+        SchedulerMode{.name = "EvictPrefixNoCopies",
+                      .policy = kSchedulerEvict,
+                      .prefix_cache = true,
+                      .copies = false},
+        SchedulerMode{.name = "EvictWindow", .policy = kSchedulerEvict, .window = 10},
         SchedulerMode{.name = "EvictWindowPrefixSinks",
-                      .policy = kEvict,
+                      .policy = kSchedulerEvict,
                       .prefix_cache = true,
                       .window = 13,
                       .sinks = 5}),
@@ -172,7 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(SchedulerTest, MaxUtilizationPreemptsAndRecomputes) {
   ExecutorLimits limits = SmallLimits();
   limits.num_blocks = 8;
-  Scheduler scheduler({.policy = kEvict}, limits);
+  Scheduler scheduler({.policy = kSchedulerEvict}, limits);
   FakeExecutor executor(limits);
   std::vector<std::unique_ptr<Sequence>> done;
   for (int i = 0; i < 3; ++i) scheduler.Add(MakeSequence({i, 1, 2, 3}, 20));
