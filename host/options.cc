@@ -173,12 +173,24 @@ std::string FileFlagOf(const net::TlsOptions& tls) {
   return tls.root_cert_path.empty() ? "" : tls.flag_prefix + "-root-cert";
 }
 
+// Who names root certificates expects that clients need a certificate. As in Triton, a flag of its
+// own asks for it.
+void WarnOfUncheckedClients(std::string_view port, const std::optional<net::TlsOptions>& tls,
+                            std::vector<std::string>& warnings) {
+  if (!tls || tls->is_mutual || tls->root_cert_path.empty()) return;
+  warnings.push_back(StrCat("Warning: '", tls->flag_prefix, "-root-cert' has no effect without '",
+                            tls->flag_prefix, "-use-ssl-mutual=true': the ", port,
+                            " port asks clients for no certificate."));
+}
+
 // Who names a certificate expects an encrypted port, unless a flag says that it has no TLS. Over
 // HTTP, whose flags are ours, the server does not start without it. Triton's gRPC port ignores the
 // files silently, so scripts may rely on that; it gets a warning.
 Status CompleteTls(Options& options) {
   if (options.use_http_tls.value_or(false)) options.http.tls = options.http_tls;
   if (options.use_grpc_tls.value_or(false)) options.grpc.tls = options.grpc_tls;
+  if (options.allow_http) WarnOfUncheckedClients("HTTP", options.http.tls, options.warnings);
+  if (options.allow_grpc) WarnOfUncheckedClients("gRPC", options.grpc.tls, options.warnings);
   const std::string grpc_flag = FileFlagOf(options.grpc_tls);
   if (options.allow_grpc && !options.use_grpc_tls && !grpc_flag.empty()) {
     options.warnings.push_back(StrCat("Warning: '", grpc_flag, "' has no effect without '",

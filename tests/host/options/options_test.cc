@@ -153,8 +153,23 @@ TEST(OptionsTest, ACertificateWithoutTlsOverGrpcGetsAWarning) {
             std::vector<std::string>{"Warning: '--grpc-server-cert' has no effect without "
                                      "'--grpc-use-ssl=true': the gRPC port does not use TLS."});
   EXPECT_TRUE(Parse({"--grpc-root-cert=r", "--grpc-use-ssl=0"})->warnings.empty());
-  EXPECT_TRUE(Parse({"--grpc-root-cert=r", "--grpc-use-ssl=1"})->warnings.empty());
   EXPECT_TRUE(Parse({"--grpc-root-cert=r", "--allow-grpc=0"})->warnings.empty());
+}
+
+TEST(OptionsTest, RootCertificatesThatCheckNoClientGetAWarning) {
+  const std::vector<std::string> http = {"--http-use-ssl=true", "--http-root-cert=r"};
+  const std::vector<std::string> expected = {
+      "Warning: '--http-root-cert' has no effect without '--http-use-ssl-mutual=true': the HTTP "
+      "port asks clients for no certificate."};
+  EXPECT_EQ(Parse(http)->warnings, expected);
+  const std::vector<std::string> grpc = Parse({"--grpc-root-cert=r", "--grpc-use-ssl=1"})->warnings;
+  ASSERT_EQ(grpc.size(), 1u);
+  EXPECT_NE(grpc[0].find("'--grpc-use-ssl-mutual=true': the gRPC port"), std::string::npos)
+      << grpc[0];
+  EXPECT_TRUE(Parse({"--http-use-ssl-mutual=true", "--http-root-cert=r"})->warnings.empty());
+  EXPECT_TRUE(Parse({"--http-use-ssl=true", "--http-server-cert=c"})->warnings.empty());
+  EXPECT_TRUE(
+      Parse({"--http-use-ssl=true", "--http-root-cert=r", "--allow-http=0"})->warnings.empty());
 }
 
 TEST(OptionsTest, CloudPlatformsHaveTheirOwnPorts) {
