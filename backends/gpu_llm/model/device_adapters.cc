@@ -205,7 +205,7 @@ DeviceAdapters::~DeviceAdapters() {
 
 void DeviceAdapters::FinishPreparation() {
   if (preparation_ == nullptr) return;
-  preparation_->thread.join();
+  for (std::thread& thread : preparation_->threads) thread.join();
   if (!preparation_->status.ok()) {
     Forget(*preparation_->adapter);
     unprepared_.insert(preparation_->adapter->serial());
@@ -231,11 +231,15 @@ Result<bool> DeviceAdapters::Prepare(const std::shared_ptr<const llm::LoraAdapte
   CountAdapter(*adapter);
   preparation_ = std::make_unique<Preparation>();
   preparation_->adapter = adapter;
-  preparation_->thread = StartThread([this, place, preparation = preparation_.get()] {
+  const auto copy = [this, place, preparation = preparation_.get()](size_t) {
     preparation->status = CopyAndWait(*preparation->adapter, place);
     preparation->is_done = true;
-  });
-  return false;
+  };
+  StartThreads(1, copy, preparation_->threads);
+  if (!preparation_->threads.empty()) return false;
+  Forget(*adapter);  // the system starts no thread: the step copies it
+  preparation_.reset();
+  return true;
 }
 
 // [preparation's thread]

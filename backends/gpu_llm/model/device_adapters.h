@@ -118,7 +118,7 @@ class DeviceAdapters {
     std::shared_ptr<const llm::LoraAdapter> adapter;
     Status status;
     std::atomic<bool> is_done{false};
-    std::thread thread;
+    std::vector<std::thread> threads;  // one
   };
   // Waits for the adapter that is being copied, if there is one. If its copy failed, it has no
   // place, and the first step that needs it copies it again.

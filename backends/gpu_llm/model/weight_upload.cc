@@ -46,16 +46,19 @@ Status Upload(const std::vector<UploadJob>& jobs, const WeightPlace& place) {
   std::atomic<size_t> next{0};
   std::mutex mutex;
   Status failure;
+  const auto upload = [&] {
+    if (Status status = UploadSome(jobs, next, buffer_bytes, place, device); !status.ok()) {
+      next = jobs.size();
+      const std::lock_guard lock(mutex);
+      if (failure.ok()) failure = std::move(status);
+    }
+  };
   std::vector<std::thread> threads;
-  for (size_t i = 0; i < std::min(num_threads, jobs.size()); ++i) {
-    threads.push_back(StartThread([&] {
-      if (Status status = UploadSome(jobs, next, buffer_bytes, place, device); !status.ok()) {
-        next = jobs.size();
-        const std::lock_guard lock(mutex);
-        if (failure.ok()) failure = std::move(status);
-      }
-    }));
+  if (jobs.size() > 1) {
+    StartThreads(
+        std::min(num_threads, jobs.size()) - 1, [&upload](size_t) { upload(); }, threads);
   }
+  upload();  // and the jobs of threads that the system has not started
   for (std::thread& thread : threads) thread.join();
   return failure;
 }
