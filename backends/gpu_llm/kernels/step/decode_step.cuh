@@ -105,6 +105,7 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
       BarrierInit(shared.empty + slot, kWarps);
     }
     BarrierInit(&shared.selected, 1);
+    BarrierInit(&shared.copied, kCopyWarps);
     FenceSlotBarriers();
     shared.set = p.state->set;
     shared.num_rows_to_clear = p.state->num_rows[1 - shared.set];

@@ -41,11 +41,13 @@ __device__ __forceinline__ void SelectRowExperts(const DecodeStepParams& p, Shar
 
 // Fills SharedState::experts and lets the producer continue. Called by all compute warps.
 __device__ __forceinline__ void SelectExperts(const DecodeStepParams& p,
-                                              const LayerExchange& exchange, SharedState& shared) {
+                                              const LayerExchange& exchange, Consumer& consumer) {
   static_assert(kDecodeStepRows == kWarps);
   constexpr int kFewLaneExperts = 4, kMostLaneExperts = kDecodeStepMaxExperts / 32;
   const int thread = threadIdx.x, row = thread / 32, lane = thread % 32;
+  SharedState& shared = consumer.shared();
   SelectedExperts& selected = shared.experts;
+  consumer.WaitForSelection();
   if (thread < kDecodeStepMaxExperts / 32) selected.mask[thread] = 0;
   if (thread < SelectedExperts::kMaxCount)
     *reinterpret_cast<uint2*>(selected.ranks[thread]) = {0xffffffffu, 0xffffffffu};
@@ -97,7 +99,7 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   {
     ResidentInput<kFormat, kResident> input;
     LoadResident(p, gate_up, consumer, input);
-    SelectExperts(p, exchange, shared);
+    SelectExperts(p, exchange, consumer);
     gate_up.num_outputs = shared.experts.count * gate_up.tiles_each * kTileOutputs;
     MultiplyLoaded<true>(p, gate_up, consumer, input);
   }

@@ -57,6 +57,7 @@ struct SelectedExperts {
 struct SharedState {
   uint64_t full[kSlots], empty[kSlots];
   uint64_t selected;  // its phases end when the experts of a layer are selected
+  uint64_t copied;    // and when the copying warps do not read that selection any more
   SelectedExperts experts;
   alignas(16) float partials[2][kWarps][2][32][4];  // partial sums: [turn][warp][tile][lane]
   float squares[kDecodeStepRows][kWarps];
@@ -145,6 +146,8 @@ class Producer {
           selected_parity_ ^= 1;
           CopyGateUp(layer);
           CopyDown(layer);
+          __syncwarp();
+          if (threadIdx.x % 32 == 0) BarrierArrive(&shared_.copied);
           continue;
         }
       }
@@ -316,6 +319,11 @@ class Consumer {
       position_.Advance();
     }
   }
+  // Waits until the selection of experts of the layer before may be overwritten.
+  __device__ __forceinline__ void WaitForSelection() {
+    WaitForSlot(&shared_->copied, copied_parity_);
+    copied_parity_ ^= 1;
+  }
   __device__ __forceinline__ SharedState& shared() {
     return *shared_;
   }
@@ -324,6 +332,7 @@ class Consumer {
   char* ring_;
   SharedState* shared_;
   RingPosition position_;
+  uint32_t copied_parity_ = 1;  // there is none before the first layer
 };
 
 // Two bf16 NaNs that no conversion produces: marks a word of DecodeStepParams::exchange as not
