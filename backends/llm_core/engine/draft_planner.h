@@ -85,8 +85,11 @@ class DraftPlanner {
   // proposal would have brought. The tokens come in the order of the sequence.
   void RecordUnverified(Sequence& sequence, int32_t token);
   // Records a step whose entries all decode, and of whose `num_drafts` drafts so many were
-  // accepted. `seconds` include the time of Plan.
-  void RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted, double seconds);
+  // accepted. `seconds` include the time of Plan. A step that is not typical (StepResult) says
+  // nothing about the cost of later ones, but what its drafts lost counts, since the first steps of
+  // many sizes may follow each other.
+  void RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted, double seconds,
+                  bool is_typical = true);
   const SpeculationCounts& counts() const { return counts_; }  // of the drafter and of grammars
   const SpeculationCounts& client_counts() const { return client_counts_; }
 

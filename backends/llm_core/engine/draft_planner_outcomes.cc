@@ -43,10 +43,11 @@ void DraftPlanner::RecordDrafting(double seconds) {
 }
 
 void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted,
-                              double seconds) {
+                              double seconds, bool is_typical) {
   const double draft_seconds = std::exchange(draft_seconds_, 0.0);
   const double expected = std::exchange(expected_, 0.0);
-  costs_.Record(num_sequences, num_drafts, seconds - draft_seconds);
+  if (!is_typical && num_drafts == 0) return;
+  if (is_typical) costs_.Record(num_sequences, num_drafts, seconds - draft_seconds);
   const bool is_plain = num_drafts == 0 && draft_seconds == 0.0;
   const double memory = is_plain ? kPlainMemoryOfSums : kMemoryOfSums;
   sum_expected_ *= memory;

@@ -286,13 +286,13 @@ void Engine::MeasureStep(const StepInFlight& step, const StepResult& result,
   step_seconds_ += Seconds(took);
   planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_began);
   if (step.is_prefill) scheduler_.RecordComputed(step.num_tokens, Seconds(took));
-  if (!draft_planner_.is_on() || !step.decodes_with_drafts || !result.is_typical) return;
+  if (!draft_planner_.is_on() || !step.decodes_with_drafts) return;
   // Steps that do not overlap also take the time of drafting and planning.
   const auto all = was_busy_ ? collected_ - previous : overlaps_ ? took : collected_ - planned_;
   size_t num_accepted = 0;
   for (const auto& accepted : result.accepted) num_accepted += accepted.size();
   draft_planner_.RecordStep(static_cast<int32_t>(step.sequences.size()), step.num_drafts,
-                            static_cast<int32_t>(num_accepted), Seconds(all));
+                            static_cast<int32_t>(num_accepted), Seconds(all), result.is_typical);
 }
 
 void Engine::ApplyEntry(Sequence& sequence, size_t i, bool samples, StepResult& result,

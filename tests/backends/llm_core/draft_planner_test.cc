@@ -188,9 +188,11 @@ class DraftSimulation {
       }
       EXPECT_LE(num_drafts, budget);
       const double noise = 1.0 + 0.03 * (static_cast<double>(random_() % 2001) / 1000.0 - 1.0);
-      now_ += noise * simulation_.cost(num_sequences + num_drafts);
+      const double slowness = num_drafts > 0 ? slowness_of_drafts_ : 1.0;
+      now_ += slowness * noise * simulation_.cost(num_sequences + num_drafts);
       num_tokens += num_sequences + num_accepted;
-      planner_->RecordStep(num_sequences, num_drafts, num_accepted, now_ - began);
+      planner_->RecordStep(num_sequences, num_drafts, num_accepted, now_ - began,
+                           /*is_typical=*/slowness == 1.0);
       for (size_t i = 0; i < running_.size(); ++i) {
         Sequence& sequence = *running_[i];
         const auto accepted = static_cast<int32_t>(result.accepted[i].size());
@@ -210,6 +212,8 @@ class DraftSimulation {
   }
 
   void LimitRows(int32_t max_num_rows) { max_num_rows_ = max_num_rows; }
+  // Makes steps with drafts longer, none of which is typical.
+  void SlowDrafts(double slowness) { slowness_of_drafts_ = slowness; }
   // Sequences whose hidden states the newest step returned.
   int64_t num_read() const {
     return std::count_if(running_.begin(), running_.end(), [](const auto& sequence) {
@@ -251,6 +255,7 @@ class DraftSimulation {
   const Simulation simulation_;
   double now_ = 1.0;
   int32_t max_num_rows_ = INT32_MAX;  // of a step
+  double slowness_of_drafts_ = 1.0;
   std::mt19937 random_;
   std::unique_ptr<DraftPlanner> planner_;
   std::vector<std::unique_ptr<Sequence>> running_;
@@ -314,6 +319,21 @@ TEST(DraftPlannerGainTest, DraftsWhereItPays) {
   EXPECT_GT(DraftSimulation(kSimulations[11], 8).Run(0.8, 1000), 1.3);
   EXPECT_GT(DraftSimulation(kSimulations[13], 1).Run(0.8, 1000), 1.5);
   EXPECT_GT(DraftSimulation(kSimulations[14], 8).Run(0.8, 1000), 1.05);
+}
+
+// The first steps of a size take longer and measure nothing. Where the sizes keep changing, drafts
+// still lose no more than trials may cost.
+TEST(DraftPlannerGainTest, StepsThatAreNeverTypicalLoseLittle) {
+  for (const size_t i : {1, 6, 10, 11, 15, 17}) {
+    for (const int32_t num_sequences : Batches({1, 8, 64})) {
+      for (const double acceptance : {0.0, 0.4, 0.7}) {
+        DraftSimulation simulation(kSimulations[i], num_sequences);
+        simulation.SlowDrafts(4.0);
+        EXPECT_GE(simulation.Run(acceptance, 2000), 0.985)
+            << kSimulations[i].name << " " << num_sequences << " " << acceptance;
+      }
+    }
+  }
 }
 
 // Hidden states take time, too: while drafts do not pay, they are read now and then, of a few
