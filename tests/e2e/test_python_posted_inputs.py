@@ -312,7 +312,7 @@ def test_no_body_is_lost_or_changed_while_workers_are_killed(server):
 
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         clients = [pool.submit(client, number) for number in range(6)]
-        for _ in range(10):
+        for _ in range(5):
             post(server, "/v2/models/mirror/infer", {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [1], "data": [DIE]}]})
             wait_for(lambda: is_ready(server, "mirror"), "the worker is back")
         stop.set()

@@ -21,6 +21,7 @@
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
 #include "tests/backends/cpu_reference/random_medusa_heads.h"
 #include "tests/backends/llm_core/careless_drafter.h"
+#include "tests/support/sanitizer.h"
 
 namespace nereid::cpu {
 namespace {
@@ -257,7 +258,7 @@ TEST_P(SpeculationTest, RandomRequestsGetTheAnswersThatTheyGetWithoutDrafts) {
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   WorkSource source(23);
   std::vector<DraftedWork> work;
-  for (int i = 0; i < 60; ++i) work.push_back(source.Draw());
+  for (int i = 0; i < (kHasSanitizer ? 20 : 60); ++i) work.push_back(source.Draw());
   constexpr auto kEvict = llm::CapacityPolicy::kMaxUtilization;
   for (const DraftedSetting& setting :
        {DraftedSetting{},
