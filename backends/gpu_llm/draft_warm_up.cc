@@ -14,7 +14,7 @@ namespace {
 // Of a size. The LM head is one product of a step, and has some candidates to try.
 constexpr int kMostSteps = 64, kTypicalSteps = 16, kTimedSteps = 3;
 constexpr std::chrono::seconds kMostTime{10};
-// How many rows each sequence of a warm-up step has, unless the step needs more.
+// The rows of each sequence of a warm-up step. It has more where sequences would be too many.
 constexpr int32_t kUsualRows = 8;
 
 // A step of sequences with drafts and nothing before them.

@@ -1,5 +1,5 @@
-// GpuExecutor: what it takes of the GPU's memory beside weights and buffers, which are LoRA
-// adapters and the KV cache with its tiers. [engine thread]
+// The part of GpuExecutor that reserves GPU memory for LoRA adapters and for the KV cache with its
+// tiers, after weights and buffers have theirs. [engine thread]
 #include <algorithm>
 
 #include "backends/gpu_llm/cache_budget.h"

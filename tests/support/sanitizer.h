@@ -1,5 +1,6 @@
-// Whether the build has a sanitizer. Its allocator reserves terabytes of address space, so a test
-// that limits the address space is skipped, and its code is slow, so long simulations are shorter.
+// Whether the build has a sanitizer. The sanitizer's allocator reserves terabytes of address space,
+// so tests that limit the address space are skipped. Its checks make the code many times slower, so
+// long simulations run fewer cases.
 #pragma once
 
 namespace nereid {

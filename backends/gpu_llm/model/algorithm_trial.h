@@ -12,8 +12,9 @@ namespace nereid::gpu {
 // fit a smaller count may take 50 % longer for a few more rows.
 int TrialRows(int num_rows);
 
-// The largest row count that shares cuBLASLt's first proposal with `num_rows`, where nothing is
-// tried: few counts, because finding a proposal and loading its kernel takes milliseconds.
+// For products whose algorithms are not tried: the largest number of rows that uses the same first
+// proposal of cuBLASLt as `num_rows`. There are few such numbers, because finding a proposal and
+// loading its kernel takes milliseconds.
 int SharedRows(int num_rows);
 
 // Row counts whose proposals are tried for `trial_rows`, which comes first. cuBLASLt's proposals

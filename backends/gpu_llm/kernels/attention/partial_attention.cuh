@@ -15,8 +15,8 @@ namespace nereid::gpu::NEREID_KERNEL_FORM {
 constexpr int PartialStride(int head_dim) {
   return head_dim + 4;
 }
-// The partial result of a query head of an item's token in `partials` [items, item_tokens,
-// num_heads, PartialFloats()].
+// Returns where the partial result of a query head begins, for one token of an item, in floats from
+// the start of `partials` [items, item_tokens, num_heads, PartialFloats()].
 __device__ __forceinline__ int64_t PartialOffset(int head_dim, int num_heads, int item_tokens,
                                                  int item, int token, int head) {
   return ((int64_t{item} * item_tokens + token) * num_heads + head) * PartialFloats(head_dim);

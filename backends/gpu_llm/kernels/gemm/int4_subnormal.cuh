@@ -1,9 +1,10 @@
 // Int4 weights (weight_format.h) as subnormal bf16 values, which takes 5/8 of an instruction a
 // weight. The low eight bits of a bf16 with zeros above are an integer times 2^-133. So masks alone
 // make the values 0 to 15 of a word's even nibbles times 2^-133, and of its odd nibbles times
-// 2^-129; the tensor cores multiply them without rounding. The other operand is multiplied by
-// kInt4EvenFactor or kInt4OddFactor, so that products stay in range, and the result by
-// kInt4OutputFactor. Inputs of 2^64 or more would become infinite. Device code only.
+// 2^-129; the tensor cores multiply them without rounding. The caller multiplies the
+// inputs of even nibbles by kInt4EvenFactor and those of odd nibbles by kInt4OddFactor, so that
+// products stay in range, and the sums by kInt4OutputFactor. Inputs of 2^64 or more would become
+// infinite. Device code only.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -157,8 +157,8 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
   }
 }
 
-// A warp's part of a slot. `columns`: columns of the depth from the slot's first on. Without
-// branches between K tiles, their loads and products overlap.
+// A warp's part of a slot. `columns`: columns of the depth from the slot's first on. There is no
+// branch between K tiles, so that the loads of one overlap with the products of another.
 template <WeightFormat kFormat>
 __device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
                                              const KTile<kFormat>* k_tiles, float (&sums)[4]) {

@@ -12,10 +12,11 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-// The codes of a new token, four columns of its key and of its value in each lane of a warp.
+// The key and the value of a new token in the cache's format. Each lane of a warp has four columns
+// of both.
 class QuantizedToken {
  public:
-  // Called by the whole warp; lanes without columns pass zeros.
+  // All lanes of the warp call it. Those behind the last column of the head pass zeros.
   __device__ QuantizedToken(const float (&key)[4], const float (&value)[4], CacheFormat format) {
     float rounded[4];  // as the product of the separate kernels
 #pragma unroll

@@ -43,8 +43,8 @@ __device__ __forceinline__ void LoadValues(const HeadSource& head, int column,
   }
 }
 
-// Loads columns [column, + kCount) of a head, rotated. `factor`: 1 / RMS of the head's norm. All
-// loads are independent.
+// Loads kCount columns of a head from `column` on, with the rotary embedding applied. `factor`: 1 /
+// RMS of the head's norm. No load waits for another one, so that they overlap.
 template <int kCount, bool kPlain>
 __device__ __forceinline__ void LoadRotated(const HeadSource& head, int column, float factor,
                                             float (&values)[kCount]) {
@@ -108,8 +108,8 @@ __device__ __forceinline__ QueryFragments<kHeadDim> WaitForHead(const DecodeStep
   return words;
 }
 
-// LoadQuery() for a head that has no bias and no norm and is rotated completely: each fragment
-// rotates with another one of the same thread.
+// Does what LoadQuery() does, for a head that has no bias and no norm and whose columns all have a
+// rotary embedding: the two columns that are rotated together are in fragments of the same thread.
 template <int kHeadDim>
 __device__ __forceinline__ void RotateQuery(const HeadSource& head,
                                             const QueryFragments<kHeadDim>& words,

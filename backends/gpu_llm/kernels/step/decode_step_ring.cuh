@@ -39,7 +39,7 @@ struct Chunk<WeightFormat::kInt4> {  // blocks in their memory layout, eight for
 template <int kHeadDim>
 constexpr int kBlockSlots = static_cast<int>((HeadBytes(kHeadDim) + kSlotBytes - 1) / kSlotBytes);
 constexpr int kRingBytes = kSlots * kSlotBytes;
-// Slots that blocks of a quantized cache fill at the same time.
+// The most slots that are being filled with blocks of a quantized cache at the same time.
 constexpr int kMaxContextInFlight = 2 * kMaxInFlight < kSlots ? 2 * kMaxInFlight : kSlots;
 
 // The experts of a layer that the step's rows have selected, in the order in which they are read.
