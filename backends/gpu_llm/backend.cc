@@ -69,6 +69,8 @@ Result<gpu::GpuExecutorOptions> ReadOptions(const ConfigParameters& given,
   NEREID_ASSIGN_OR_RETURN(const int64_t profile_steps, given.Int("profile_steps", 0));
   options.profile_steps = static_cast<int32_t>(std::clamp<int64_t>(profile_steps, 0, 1'000'000));
   options.is_batch_invariant = parameters.is_batch_invariant;
+  NEREID_ASSIGN_OR_RETURN(const int64_t warm_up_seconds, given.Int("warm_up_seconds", 10));
+  options.most_warm_up_time = std::chrono::seconds(std::clamp<int64_t>(warm_up_seconds, 0, 3600));
   NEREID_ASSIGN_OR_RETURN(options.fuses_decode, given.Bool("fused_decode", true));
   return options;
 }

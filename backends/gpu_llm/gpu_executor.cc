@@ -5,10 +5,10 @@
 
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
-#include "backends/gpu_llm/draft_warm_up.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/forms.h"
+#include "backends/gpu_llm/step_warm_up.h"
 
 namespace nereid::gpu {
 namespace {
@@ -228,6 +228,14 @@ llm::TypicalCosts GpuExecutor::typical_step_costs() const {
                                                   {32, 6.37f}, {64, 7.04f},  {128, 7.64f},
                                                   {256, 9.5f}, {384, 12.5f}, {512, 15.5f}};
   return {kCosts};
+}
+
+Status GpuExecutor::PrepareSteps() {
+  if (timer_ != nullptr) return {};  // such steps would be in the profile
+  RecordAtOnce(true);
+  const Status status = WarmUpSteps(*this, options_.most_warm_up_time);
+  RecordAtOnce(false);
+  return status;
 }
 
 Status GpuExecutor::PrepareDraftSteps(const llm::DraftStepForm& form) {

@@ -62,6 +62,7 @@ class GpuExecutor : public llm::Executor {
   Result<std::vector<llm::FailedAdapter>> LoadAdapters(
       std::span<const std::shared_ptr<const llm::LoraAdapter>> adapters) override;
   Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
+  Status PrepareSteps() override;
   Status PrepareDraftSteps(const llm::DraftStepForm& form) override;
   Status Submit(const llm::StepBatch& batch) override;
   Result<llm::StepResult> Collect() override;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -42,6 +43,8 @@ struct GpuExecutorOptions {
   // Steps of a size, after its algorithms are chosen, until it is recorded as a graph. A recording
   // takes about 25 ms and saves 0.1 to 0.4 ms a step. Fused decode steps are recorded at once.
   int32_t steps_before_recording = 16;
+  // How long PrepareSteps() runs steps at most. 0: it runs none.
+  std::chrono::milliseconds most_warm_up_time = std::chrono::seconds(10);
   // Batch invariance: a sequence's numbers do not depend on the batch. Matrix products are slower.
   bool is_batch_invariant = false;
   // Runs decode steps of few sequences in one launch, for models that support it.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "backends/gpu_llm/draft_warm_up.h"
+#include "backends/gpu_llm/step_warm_up.h"
 
 namespace nereid::gpu {
 namespace {
@@ -27,6 +27,8 @@ Result<std::unique_ptr<ShardedExecutor>> ShardedExecutor::Create(const llm::Deco
   NEREID_RETURN_IF_ERROR(Sharding::Of(model.spec, 0, count).status());
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<PeerGroup> group, PeerGroup::Create(devices));
   std::unique_ptr<ShardedExecutor> executor(new ShardedExecutor(std::move(group)));
+  // Steps of a warm-up would be in the profile.
+  if (options.profile_steps == 0) executor->most_warm_up_time_ = options.most_warm_up_time;
   NEREID_RETURN_IF_ERROR(executor->threads_.Run([&](int32_t rank) -> Status {
     GpuExecutorOptions own = options;
     own.device = devices[rank];
@@ -74,6 +76,13 @@ Status ShardedExecutor::CaptureHiddenStates(std::span<const int32_t> layers,
                                             llm::HiddenStatePlace place) {
   return threads_.Run(
       [&](int32_t rank) { return ranks_[rank]->CaptureHiddenStates(layers, place); });
+}
+
+Status ShardedExecutor::PrepareSteps() {
+  for (const auto& rank : ranks_) rank->RecordAtOnce(true);
+  const Status status = WarmUpSteps(*this, most_warm_up_time_);
+  for (const auto& rank : ranks_) rank->RecordAtOnce(false);
+  return status;
 }
 
 Status ShardedExecutor::PrepareDraftSteps(const llm::DraftStepForm& form) {

@@ -3,6 +3,7 @@
 // is also rank 0's thread]
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -44,6 +45,7 @@ class ShardedExecutor : public llm::Executor {
   llm::BlockStorage* block_storage() override { return storage_ ? &*storage_ : nullptr; }
   // Rank 0 has them; a drafter that reads them runs on its GPU.
   Status CaptureHiddenStates(std::span<const int32_t> layers, llm::HiddenStatePlace place) override;
+  Status PrepareSteps() override;
   Status PrepareDraftSteps(const llm::DraftStepForm& form) override;
   // A fault of one GPU ends the step on all of them; waiting ranks are woken.
   Status Submit(const llm::StepBatch& batch) override;
@@ -60,6 +62,7 @@ class ShardedExecutor : public llm::Executor {
   std::unique_ptr<PeerGroup> group_;
   std::vector<std::unique_ptr<GpuExecutor>> ranks_;
   std::optional<ShardedBlockStorage> storage_;  // of the ranks' storages; nothing: they have none
+  std::chrono::milliseconds most_warm_up_time_{0};
   std::vector<llm::StepCostPoint> measured_costs_;  // of PrepareDraftSteps(); empty: none
   RankThreads threads_;
 };

@@ -12,11 +12,12 @@
 //                    [--fused 1] [--steps FILE] [--layers 0] [--invariant 0]
 //                    [--adapters 1,64,1000] [--adapter-gb 8] [--adapter-rank 16]
 //                    [--modules attention|all|both] [--traffic 0] [--resident 1] [--output 256]
-//                    [--context 0] [--positions 0]
+//                    [--context 0] [--positions 0] [--warm-up 0]
 // --config: a folder with a config.json, whose decoder is measured instead of --shape; those of
 // bench/gpu_llm/shapes, for example. --output: tokens that each sequence of --batches decodes,
 // behind a prompt of --context tokens, 0: 128 for one sequence, else 512;
 // --positions: tokens of a sequence at most, 0: the shape's;
+// --warm-up: seconds of steps before the first request at most;
 // --rate: requests a second, Poisson, of 503 input and 256 output tokens, --count of them;
 // --mixed: SchedulerOptions::mixed_step_tokens;
 // --profile: steps between tables of operator times, 0: off;
@@ -156,6 +157,7 @@ int Main(int argc, char** argv) {
                                               {"--count", "400"},
                                               {"--mixed", "384"},
                                               {"--profile", "0"},
+                                              {"--warm-up", "0"},
                                               {"--steps", ""},
                                               {"--layers", "0"},
                                               {"--invariant", "0"},
@@ -183,6 +185,7 @@ int Main(int argc, char** argv) {
   options.max_num_sequences = std::atoi(given["--max-sequences"].c_str());
   options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
   options.uses_graphs = given["--graphs"] == "1";
+  options.most_warm_up_time = std::chrono::seconds(std::atoi(given["--warm-up"].c_str()));
   options.fuses_decode = given["--fused"] == "1";
   options.is_batch_invariant = given["--invariant"] == "1";
   options.resident_weights_fraction = std::strtod(given["--resident"].c_str(), nullptr);

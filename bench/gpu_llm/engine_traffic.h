@@ -113,6 +113,10 @@ class Bench {
     std::printf("load %.2f s, KV cache %d blocks\n", Seconds(Clock::now() - start),
                 executor_->limits().num_blocks);
     vocab_size_ = spec.vocab_size;
+    const auto loaded_at = Clock::now();
+    CheckOk(loaded.executor->PrepareSteps());
+    if (options.most_warm_up_time > Clock::duration::zero())
+      std::printf("warm-up %.2f s\n", Seconds(Clock::now() - loaded_at));
     engine_.emplace(std::move(engine), std::move(loaded.executor));
   }
 

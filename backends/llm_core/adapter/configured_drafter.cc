@@ -60,6 +60,7 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeModelDrafter(const LlmParame
   NEREID_ASSIGN_OR_RETURN(std::unique_ptr<llm::Executor> executor,
                           MakeExecutor(checkpoint, std::move(decoder), own));
   NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
+  NEREID_RETURN_IF_ERROR(executor->PrepareSteps());
   return std::shared_ptr<llm::Drafter>(std::make_shared<ModelDrafter>(std::move(executor)));
 }
 

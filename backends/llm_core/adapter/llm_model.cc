@@ -51,6 +51,7 @@ Status LlmModel::Initialize() {
   responses_ = std::make_unique<ResponseThread>();
   NEREID_ASSIGN_OR_RETURN(llm::EngineOptions options,
                           MakeEngineOptions(parameters, limits.block_size, drafter));
+  NEREID_RETURN_IF_ERROR(executor->PrepareSteps());
   if (drafter != nullptr) {
     NEREID_RETURN_IF_ERROR(
         executor->PrepareDraftSteps({options.speculation.max_draft_tokens,

@@ -132,16 +132,19 @@ class Executor {
   /// The typical duration of a decode step by its tokens, draft tokens included: what draft tokens
   /// cost until the engine has measured it. Read before the first step, after PrepareDraftSteps.
   virtual TypicalCosts typical_step_costs() const { return {}; }
-  /// Called once, before the first step: entries with returns_hidden_states get the inputs of these
-  /// layers, each 0 to the number of layers; the last one means the output of the last layer,
-  /// before the final norm. They are left in `place`. INVALID_ARG names a layer that the model does
-  /// not have, UNSUPPORTED a place that the executor does not have.
+  /// Called once, before the first step of a request: entries with returns_hidden_states get the
+  /// inputs of these layers, each 0 to the number of layers; the last one means the output of the
+  /// last layer, before the final norm. They are left in `place`. INVALID_ARG names a layer that
+  /// the model does not have, UNSUPPORTED a place that the executor does not have.
   virtual Status CaptureHiddenStates(std::span<const int32_t> /*layers*/,
                                      HiddenStatePlace /*place*/) {
     return UnsupportedError("this executor has no hidden states of layers");
   }
-  /// Called before the first step, after CaptureHiddenStates, if sequences will have draft tokens:
-  /// an executor whose first steps of a size take longer runs them now.
+  /// Called before the first step of a request: an executor whose first steps of a size take longer
+  /// runs some now, with prompts and with sequences that decode.
+  virtual Status PrepareSteps() { return {}; }
+  /// The same for steps with draft tokens, if sequences will have them. Called after
+  /// CaptureHiddenStates.
   virtual Status PrepareDraftSteps(const DraftStepForm&) { return {}; }
   /// Called after each step.
   virtual ExecutorCounts counts() const { return {}; }

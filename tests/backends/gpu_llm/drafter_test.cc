@@ -57,6 +57,37 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
   const cpu::testing::RandomMedusaHeads random_medusa_{3};
 };
 
+// A prompt of any length and any number of sequences.
+TEST_F(GpuDrafterTest, PlainStepsArePreparedToo) {
+  const std::unique_ptr<GpuExecutor> executor = MakeExecutor();
+  ASSERT_NE(executor, nullptr);
+  ASSERT_TRUE(executor->PrepareSteps().ok());
+  const std::vector<int32_t> table = {0};
+  const std::vector<int32_t> tokens = {3, 1, 4};
+  llm::SamplingParams sampling;
+  for (const int32_t num_sequences : {1, 2, 3, 7, 16}) {
+    SCOPED_TRACE(num_sequences);
+    llm::StepBatch batch;
+    for (int32_t i = 0; i < num_sequences; ++i) {
+      llm::BatchEntry& entry = batch.entries.emplace_back();
+      entry.slot = i;
+      entry.first_token = i;
+      entry.num_tokens = entry.num_logits = 1;
+      entry.num_cached = 2;
+      entry.block_table = table;
+      entry.samples = true;
+      entry.sampling = {&sampling, tokens, 1, {}};
+      batch.token_ids.push_back(i);
+    }
+    const int64_t num_recorded = executor->counts().num_recorded_steps;
+    ASSERT_TRUE(executor->Submit(batch).ok());
+    const auto result = executor->Collect();
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    EXPECT_TRUE(result->is_typical);
+    EXPECT_EQ(executor->counts().num_recorded_steps, num_recorded + 1);
+  }
+}
+
 TEST_F(GpuDrafterTest, PreparedSizesAreReplayedWhenTheyFirstCome) {
   for (const llm::DraftStepForm& form :
        {llm::DraftStepForm{7, false, false}, llm::DraftStepForm{7, true, false},
