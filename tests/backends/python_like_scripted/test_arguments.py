@@ -1,23 +1,10 @@
 """Arguments of models: what they are converted to, and what is refused before the host gets it."""
 import enum
 import marshal
-import pathlib
-import sys
 
 import pytest
 
 numpy = pytest.importorskip("numpy")
-WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
-
-
-@pytest.fixture
-def worker(monkeypatch):
-    monkeypatch.syspath_prepend(str(WORKER))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    import nereid_worker
-    yield nereid_worker
-    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
-        del sys.modules[name]
 
 
 class Text(str, enum.Enum):

@@ -1,22 +1,15 @@
 """Calls of the host, with messages of the host that the test makes up: races between threads that occur rarely."""
-import pathlib
-import sys
 import threading
 
 import pytest
 
 numpy = pytest.importorskip("numpy")
-WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
 
 
 @pytest.fixture
-def calls(monkeypatch):
-    monkeypatch.syspath_prepend(str(WORKER))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+def calls(worker):
     from nereid_worker import calls
-    yield calls
-    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
-        del sys.modules[name]
+    return calls
 
 
 def waiting(calls, number, messages=()):

@@ -1,13 +1,11 @@
 """Dataclasses with defaults that Python 3.11 refuses, in the files of a model."""
 import dataclasses
 import importlib.util
-import pathlib
 import sys
 
 import pytest
 
 np = pytest.importorskip("numpy")
-WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
 WORKER_MODEL = """
 import dataclasses
 from dataclasses import dataclass
@@ -33,11 +31,7 @@ class Slotted:
 
 
 @pytest.fixture
-def load(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(str(WORKER))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
-        monkeypatch.delitem(sys.modules, name)
+def load(worker, tmp_path, monkeypatch):
     from nereid_worker import dataclass_defaults
     monkeypatch.setattr(dataclasses, "dataclass", dataclasses.dataclass)
 
@@ -50,9 +44,7 @@ def load(tmp_path, monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
         spec.loader.exec_module(module)
         return module
-    yield load_file
-    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
-        del sys.modules[name]
+    return load_file
 
 
 def test_a_mutable_default_is_the_same_object_in_all_instances(load):

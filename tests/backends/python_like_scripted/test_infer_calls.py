@@ -1,24 +1,17 @@
 """Inference calls of other models, with answers of the host that the test makes up: races between threads and coroutines."""
 import asyncio
-import pathlib
 import queue
-import sys
 import threading
 
 import pytest
 
 pytest.importorskip("numpy")
-WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
 
 
 @pytest.fixture
-def calls(monkeypatch):
-    monkeypatch.syspath_prepend(str(WORKER))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    from nereid_worker import calls, request  # noqa: F401 imports all modules that the fixture must delete afterwards
-    yield calls
-    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
-        del sys.modules[name]
+def calls(worker):
+    from nereid_worker import calls
+    return calls
 
 
 def infer(*arguments):

@@ -1,25 +1,18 @@
 """Messages between a forked process and the model's process: races and faults that occur rarely."""
 import gc
-import pathlib
 import socket
-import sys
 import threading
 
 import pytest
 
 pytest.importorskip("numpy")
-WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
 PATIENCE_S = 30
 
 
 @pytest.fixture
-def relay(monkeypatch):
-    monkeypatch.syspath_prepend(str(WORKER))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+def relay(worker):
     from nereid_worker import relay
-    yield relay
-    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
-        del sys.modules[name]
+    return relay
 
 
 @pytest.fixture

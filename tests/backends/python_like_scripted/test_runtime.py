@@ -1,13 +1,10 @@
 """Which requests of commands that were sent ahead are checked for cancellation, with a fake clock."""
 import gc
-import pathlib
-import sys
 import types
 import weakref
 
 import pytest
 
-WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
 
 
 @pytest.fixture
@@ -16,15 +13,11 @@ def clock():
 
 
 @pytest.fixture
-def runtime(monkeypatch, clock):
-    monkeypatch.syspath_prepend(str(WORKER))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+def runtime(worker, monkeypatch, clock):
     from nereid_worker import runtime
     monkeypatch.setattr(runtime, "time", types.SimpleNamespace(perf_counter=lambda: clock.now_s))
     monkeypatch.setattr(runtime.response, "is_decoupled", True)
-    yield runtime
-    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
-        del sys.modules[name]
+    return runtime
 
 
 class Request:

@@ -1,25 +1,18 @@
 """SpinReader: spinning before a thread sleeps, on pipes of the test."""
 import os
-import pathlib
-import sys
 import threading
 import time
 
 import pytest
 
-WORKER = pathlib.Path(__file__).parents[3] / "backends/python_like_scripted/worker"
 
 
 @pytest.fixture
-def spin_reader(monkeypatch):
-    monkeypatch.syspath_prepend(str(WORKER))
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+def spin_reader(worker, monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.delenv("NEREID_SPIN_US", raising=False)
     from nereid_worker import spin_reader
-    yield spin_reader
-    for name in [each for each in sys.modules if each.split(".")[0] == "nereid_worker"]:
-        del sys.modules[name]
+    return spin_reader
 
 
 @pytest.fixture
