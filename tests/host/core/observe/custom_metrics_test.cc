@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "host/core/observe/metrics.h"
+#include "tests/host/core/observe/metrics_page.h"
 #include "triton/core/tritonserver.h"
 
 namespace nereid::core {
@@ -53,8 +54,7 @@ TEST(CustomMetricsTest, CountersOnlyGrow) {
   EXPECT_NE(Take(TRITONSERVER_MetricSet(metric, 1)), "");
   EXPECT_NE(Take(TRITONSERVER_MetricObserve(metric, 1)), "");
   EXPECT_EQ(Value(metric), 2.5);
-  EXPECT_NE(Page().find("# TYPE test_counter counter\ntest_counter{where=\"a\"} 2.5\n"),
-            std::string::npos);
+  EXPECT_TRUE(HasLine(Page(), "# TYPE test_counter counter\ntest_counter{where=\"a\"} 2.5"));
   EXPECT_EQ(Take(TRITONSERVER_MetricDelete(metric)), "");
   EXPECT_EQ(Take(TRITONSERVER_MetricFamilyDelete(family)), "");
   EXPECT_EQ(Page().find("test_counter"), std::string::npos);
@@ -83,11 +83,10 @@ TEST(CustomMetricsTest, HistogramsCountByBucket) {
   double ignored = 0;
   EXPECT_NE(Take(TRITONSERVER_MetricValue(metric, &ignored)), "");
   const std::string page = Page();
-  EXPECT_NE(page.find("test_histogram_bucket{where=\"a\",le=\"1\"} 2\n"), std::string::npos)
-      << page;
-  EXPECT_NE(page.find("test_histogram_bucket{where=\"a\",le=\"5\"} 3\n"), std::string::npos);
-  EXPECT_NE(page.find("test_histogram_bucket{where=\"a\",le=\"+Inf\"} 4\n"), std::string::npos);
-  EXPECT_NE(page.find("test_histogram_sum{where=\"a\"} 104.5\n"), std::string::npos);
+  EXPECT_TRUE(HasLine(page, "test_histogram_bucket{where=\"a\",le=\"1\"} 2")) << page;
+  EXPECT_TRUE(HasLine(page, "test_histogram_bucket{where=\"a\",le=\"5\"} 3"));
+  EXPECT_TRUE(HasLine(page, "test_histogram_bucket{where=\"a\",le=\"+Inf\"} 4"));
+  EXPECT_TRUE(HasLine(page, "test_histogram_sum{where=\"a\"} 104.5"));
   TRITONSERVER_Metric* without_args = nullptr;
   EXPECT_EQ(
       Take(TRITONSERVER_MetricNew(&without_args, family, nullptr, 0)),
@@ -114,8 +113,8 @@ TEST(CustomMetricsTest, AHistogramMayHaveNoBounds) {
   EXPECT_EQ(Take(TRITONSERVER_MetricObserve(metric, 3)), "");
   const std::string page = Page();
   EXPECT_EQ(page.find("test_boundless_bucket"), page.rfind("test_boundless_bucket")) << page;
-  EXPECT_NE(page.find("test_boundless_bucket{where=\"a\",le=\"+Inf\"} 1\n"), std::string::npos);
-  EXPECT_NE(page.find("test_boundless_sum{where=\"a\"} 3\n"), std::string::npos);
+  EXPECT_TRUE(HasLine(page, "test_boundless_bucket{where=\"a\",le=\"+Inf\"} 1"));
+  EXPECT_TRUE(HasLine(page, "test_boundless_sum{where=\"a\"} 3"));
   Take(TRITONSERVER_MetricArgsDelete(args));
   Take(TRITONSERVER_MetricDelete(metric));
   Take(TRITONSERVER_MetricFamilyDelete(family));

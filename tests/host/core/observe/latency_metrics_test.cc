@@ -4,6 +4,7 @@
 
 #include "host/core/observe/metrics.h"
 #include "host/core/observe/statistics.h"
+#include "tests/host/core/observe/metrics_page.h"
 
 namespace nereid::core {
 namespace {
@@ -32,10 +33,6 @@ std::string PageOf(const ModelStatistics& statistics) {
   std::string page = metrics.Page();
   metrics.RemoveSource(&model);
   return page;
-}
-
-bool HasLine(const std::string& page, const std::string& line) {
-  return page.find(line + "\n") != std::string::npos;
 }
 
 TEST(LatencyMetricsTest, SummariesRecordTheDurationsThatCountersAddUp) {

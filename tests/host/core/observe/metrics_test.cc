@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/host/core/observe/metrics_page.h"
+
 namespace nereid::core {
 namespace {
 
@@ -19,29 +21,25 @@ class FakeModel : public MetricsSource {
   Reading reading_;
 };
 
-bool Has(const std::string& page, const std::string& line) {
-  return page.find(line + "\n") != std::string::npos;
-}
-
 TEST(MetricsTest, ShowsTheCountersOfEachModel) {
   Metrics metrics({});
   const FakeModel model("m", 7);
   metrics.AddSource(&model);
   const std::string page = metrics.Page();
   EXPECT_TRUE(
-      Has(page,
-          "# HELP nv_inference_request_success Number of successful inference requests, all "
-          "batch sizes\n# TYPE nv_inference_request_success counter\n"
-          "nv_inference_request_success{model=\"m\",version=\"1\"} 7"))
+      HasLine(page,
+              "# HELP nv_inference_request_success Number of successful inference requests, all "
+              "batch sizes\n# TYPE nv_inference_request_success counter\n"
+              "nv_inference_request_success{model=\"m\",version=\"1\"} 7"))
       << page;
   const std::string failure = "nv_inference_request_failure{model=\"m\",reason=";
-  EXPECT_TRUE(Has(page, failure + "\"REJECTED\",version=\"1\"} 1"));
-  EXPECT_TRUE(Has(page, failure + "\"CANCELED\",version=\"1\"} 2"));
-  EXPECT_TRUE(Has(page, failure + "\"BACKEND\",version=\"1\"} 3"));
-  EXPECT_TRUE(Has(page, failure + "\"OTHER\",version=\"1\"} 4"));
-  EXPECT_TRUE(Has(page, "nv_inference_request_duration_us{model=\"m\",version=\"1\"} 5"));
-  EXPECT_TRUE(Has(page, "nv_inference_pending_request_count{model=\"m\",version=\"1\"} 3"));
-  EXPECT_TRUE(Has(page, "nv_model_load_duration_secs{model=\"m\",version=\"1\"} 0.25"));
+  EXPECT_TRUE(HasLine(page, failure + "\"REJECTED\",version=\"1\"} 1"));
+  EXPECT_TRUE(HasLine(page, failure + "\"CANCELED\",version=\"1\"} 2"));
+  EXPECT_TRUE(HasLine(page, failure + "\"BACKEND\",version=\"1\"} 3"));
+  EXPECT_TRUE(HasLine(page, failure + "\"OTHER\",version=\"1\"} 4"));
+  EXPECT_TRUE(HasLine(page, "nv_inference_request_duration_us{model=\"m\",version=\"1\"} 5"));
+  EXPECT_TRUE(HasLine(page, "nv_inference_pending_request_count{model=\"m\",version=\"1\"} 3"));
+  EXPECT_TRUE(HasLine(page, "nv_model_load_duration_secs{model=\"m\",version=\"1\"} 0.25"));
   EXPECT_NE(page.find("nv_cpu_memory_total_bytes "), std::string::npos);
   metrics.RemoveSource(&model);
   EXPECT_EQ(metrics.Page().find("model=\"m\""), std::string::npos);
@@ -54,9 +52,9 @@ TEST(MetricsTest, ShowsTheNewLoadOfAModelWhileTheOldOneDrains) {
   metrics.AddSource(&other);
   metrics.AddSource(&new_load);
   const std::string page = metrics.Page();
-  EXPECT_TRUE(Has(page,
-                  "nv_inference_request_success{model=\"a\",version=\"1\"} 5\n"
-                  "nv_inference_request_success{model=\"m\",version=\"1\"} 1"));
+  EXPECT_TRUE(HasLine(page,
+                      "nv_inference_request_success{model=\"a\",version=\"1\"} 5\n"
+                      "nv_inference_request_success{model=\"m\",version=\"1\"} 1"));
   EXPECT_EQ(page.find("} 100"), std::string::npos);
 }
 
@@ -66,8 +64,8 @@ TEST(MetricsTest, AddsMetricTagsAsLabels) {
   model.reading_.tags = {{"team", "a \"b\""}};
   metrics.AddSource(&model);
   EXPECT_TRUE(
-      Has(metrics.Page(),
-          "nv_inference_request_success{_team=\"a \\\"b\\\"\",model=\"m\",version=\"1\"} 1"));
+      HasLine(metrics.Page(),
+              "nv_inference_request_success{_team=\"a \\\"b\\\"\",model=\"m\",version=\"1\"} 1"));
 }
 
 TEST(MetricsTest, LeavesOutDisabledMetrics) {
@@ -94,8 +92,9 @@ TEST(MetricsTest, ReadsTheMachineAtMostOncePerInterval) {
     std::string page;
     for (int i = 0; i < 3; ++i) page = metrics.Page();
     EXPECT_EQ(num_reads, expected);
-    EXPECT_TRUE(Has(page, "nv_pinned_memory_pool_used_bytes " + std::to_string(expected))) << page;
-    EXPECT_TRUE(Has(page, "# TYPE nv_cpu_memory_total_bytes gauge"));
+    EXPECT_TRUE(HasLine(page, "nv_pinned_memory_pool_used_bytes " + std::to_string(expected)))
+        << page;
+    EXPECT_TRUE(HasLine(page, "# TYPE nv_cpu_memory_total_bytes gauge"));
   }
 }
 
