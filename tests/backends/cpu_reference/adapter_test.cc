@@ -180,19 +180,8 @@ TEST_P(AdapterTest, LogitsEqualThoseOfMergedWeights) {
   EXPECT_NE(mixed[0], mixed[1]);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, AdapterTest,
-                         ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
-                                           "llama", "llama-linear-rope", "llama-mha",
-                                           "llama-mqa-bias", "llama-tied", "llama-yarn",
-                                           "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
-                                           "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
-                                           "starcoder2"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiny, AdapterTest, ::testing::ValuesIn(testing::kPlainCheckpoints),
+                         testing::kNameOfCheckpoint);
 
 // Adapters that PEFT made, and its own logits.
 class PeftGoldenTest : public ::testing::TestWithParam<const char*> {};

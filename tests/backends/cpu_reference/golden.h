@@ -2,10 +2,12 @@
 // folder ($NEREID_TEST_DATA/tiny) or from the one in the repository.
 #pragma once
 
+#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -20,6 +22,44 @@ struct GoldenPrompt {
   std::vector<float> greedy_log_probs;
   float logit_max = 0.0f;
 };
+
+// The checkpoints with one weight for each parameter, and those with quantized matrices.
+inline constexpr const char* kPlainCheckpoints[] = {"gemma2",
+                                                    "gemma3",
+                                                    "gpt2",
+                                                    "gpt_bigcode",
+                                                    "gpt_neox",
+                                                    "llama",
+                                                    "llama-linear-rope",
+                                                    "llama-mha",
+                                                    "llama-mqa-bias",
+                                                    "llama-tied",
+                                                    "llama-yarn",
+                                                    "llama3.1-rope",
+                                                    "mistral",
+                                                    "mistral-swa",
+                                                    "mixtral",
+                                                    "phi3",
+                                                    "phi3-swa",
+                                                    "qwen2",
+                                                    "qwen3",
+                                                    "qwen3_moe",
+                                                    "starcoder2"};
+inline constexpr const char* kQuantizedCheckpoints[] = {"llama-awq", "llama-gptq",
+                                                        "llama-gptq-actorder"};
+inline std::vector<const char*> AllCheckpoints() {
+  std::vector<const char*> names(std::begin(kPlainCheckpoints), std::end(kPlainCheckpoints));
+  names.insert(names.end(), std::begin(kQuantizedCheckpoints), std::end(kQuantizedCheckpoints));
+  return names;
+}
+
+// The name of a checkpoint as a name that GoogleTest accepts.
+inline std::string TestName(std::string checkpoint) {
+  for (char& c : checkpoint) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
+  return checkpoint;
+}
+// The same of a test's parameter that is the name of a checkpoint.
+inline constexpr auto kNameOfCheckpoint = [](const auto& info) { return TestName(info.param); };
 
 inline std::filesystem::path TreeDataFolder() {
   return std::filesystem::path(NEREID_SOURCE_DIR) / "tests" / "data" / "tiny";

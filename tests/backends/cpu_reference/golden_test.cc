@@ -87,20 +87,8 @@ TEST_P(GoldenTest, LogitsAndGreedyTokensEqualThoseOfTransformers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest,
-                         ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
-                                           "llama", "llama-awq", "llama-gptq",
-                                           "llama-gptq-actorder", "llama-linear-rope", "llama-mha",
-                                           "llama-mqa-bias", "llama-tied", "llama-yarn",
-                                           "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
-                                           "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
-                                           "starcoder2"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(Tiny, GoldenTest, ::testing::ValuesIn(testing::AllCheckpoints()),
+                         testing::kNameOfCheckpoint);
 
 }  // namespace
 }  // namespace nereid::cpu

@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "backends/cpu_reference/ops/op_table.h"
 #include "tests/backends/cpu_reference/ops_fixture.h"
+#include "tests/support/bf16.h"
 
 namespace nereid::cpu {
 namespace {
@@ -16,18 +16,6 @@ namespace {
 using testing::Random;
 
 class MatmulTest : public testing::OpsTest {};
-
-uint16_t ToBf16(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return static_cast<uint16_t>(bits >> 16);
-}
-float FromBf16(uint16_t half) {
-  const uint32_t bits = uint32_t{half} << 16;
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
-}
 
 struct Product {
   std::vector<float> in, weights, bias;
@@ -44,7 +32,7 @@ struct Product {
         columns(columns),
         scratch(MatmulScratchFloats(rows, columns)) {
     for (float& weight : weights) {
-      halves.push_back(ToBf16(weight));
+      halves.push_back(Bf16Bits(weight));
       weight = FromBf16(halves.back());
     }
   }

@@ -9,6 +9,7 @@
 
 #include "backends/llm_core/model/architecture.h"
 #include "tests/backends/cpu_reference/golden.h"
+#include "tests/support/bf16.h"
 
 namespace nereid::gpu {
 namespace {
@@ -16,10 +17,7 @@ namespace {
 using cpu::testing::FindTiny;
 using llm::CheckpointDataType;
 using llm::WeightKind;
-
-float FromBf16(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
+using nereid::FromBf16;
 
 // A tensor and the bytes that it views.
 struct OwnedTensor {
@@ -265,13 +263,8 @@ TEST_P(TinyInt4Test, TilesEqualTheRows) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, TinyInt4Test,
-                         ::testing::Values("llama-awq", "llama-gptq", "llama-gptq-actorder"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         ::testing::ValuesIn(cpu::testing::kQuantizedCheckpoints),
+                         cpu::testing::kNameOfCheckpoint);
 
 }  // namespace
 }  // namespace nereid::gpu

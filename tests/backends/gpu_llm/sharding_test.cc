@@ -4,19 +4,20 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <optional>
 #include <random>
 
 #include "backends/gpu_llm/model/matrix_source.h"
 #include "backends/llm_core/model/architecture.h"
 #include "tests/backends/cpu_reference/golden.h"
+#include "tests/support/bf16.h"
 
 namespace nereid::gpu {
 namespace {
 
 using cpu::testing::FindTiny;
 using llm::WeightKind;
+using nereid::FromBf16;
 
 TEST(ShardingTest, DeviceIdsAreNumbersBetweenCommas) {
   EXPECT_EQ(*ParseDeviceIds("0"), (std::vector<int32_t>{0}));
@@ -92,10 +93,6 @@ TEST(ShardingTest, RowsOfTheLmHeadCoverTheVocabularyInMultiplesOfEight) {
   }
 }
 
-float FloatOfBf16(uint16_t bits) {
-  return std::bit_cast<float>(uint32_t{bits} << 16);
-}
-
 using Vector = std::vector<double>;
 
 class TinyShardingTest : public ::testing::TestWithParam<const char*> {
@@ -120,7 +117,7 @@ class TinyShardingTest : public ::testing::TestWithParam<const char*> {
     Vector y(rows, 0.0);
     for (int64_t row = 0; row < rows; ++row) {
       for (int64_t c = 0; c < columns; ++c)
-        y[row] += double{FloatOfBf16(values[row * columns + c])} * x[c];
+        y[row] += double{FromBf16(values[row * columns + c])} * x[c];
     }
     return y;
   }
@@ -204,19 +201,8 @@ TEST_P(TinyShardingTest, ShardedProductsAddUpToTheWhole) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, TinyShardingTest,
-                         ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
-                                           "llama", "llama-awq", "llama-gptq",
-                                           "llama-gptq-actorder", "llama-linear-rope", "llama-mha",
-                                           "llama-mqa-bias", "llama-tied", "llama-yarn",
-                                           "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
-                                           "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
-                                           "starcoder2"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         ::testing::ValuesIn(cpu::testing::AllCheckpoints()),
+                         cpu::testing::kNameOfCheckpoint);
 
 }  // namespace
 }  // namespace nereid::gpu
