@@ -8,38 +8,12 @@
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/llm_core/engine/engine.h"
 #include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/cpu_reference/scored_answer.h"
 
 namespace nereid::cpu {
 namespace {
 
-struct BatchAnswer {
-  std::vector<int32_t> ids;
-  std::vector<float> log_probs;
-  bool operator==(const BatchAnswer&) const = default;
-};
-
-class PromiseSink : public llm::OutputSink {
- public:
-  explicit PromiseSink(std::promise<BatchAnswer> promise, int32_t cancel_after = -1)
-      : promise_(std::move(promise)), cancel_after_(cancel_after) {}
-
-  bool IsCancelled() const override { return cancel_after_ >= 0 && num_seen_ >= cancel_after_; }
-  void OnOutput(const llm::SequenceOutput& output) override {
-    num_seen_ = static_cast<int32_t>(output.ids.size());
-    if (output.finish == llm::FinishReason::kNone) return;
-    promise_.set_value({{output.ids.begin(), output.ids.end()},
-                        {output.log_probs.begin(), output.log_probs.end()}});
-  }
-  void OnError(const Status& status) override {
-    ADD_FAILURE() << status.message();
-    promise_.set_value({});
-  }
-
- private:
-  std::promise<BatchAnswer> promise_;
-  const int32_t cancel_after_;
-  int32_t num_seen_ = 0;
-};
+using testing::ScoredAnswer;
 
 struct BatchWork {
   std::vector<int32_t> prompt;
@@ -64,12 +38,11 @@ std::vector<BatchWork> RandomWork(int count) {
   return work;
 }
 
-std::future<BatchAnswer> Send(llm::Engine& engine, const BatchWork& work,
-                              int32_t cancel_after = -1) {
+std::future<ScoredAnswer> Send(llm::Engine& engine, const BatchWork& work,
+                               int32_t cancel_after = 0) {
   auto request = std::make_unique<llm::GenerationRequest>();
   request->prompt = work.prompt;
   request->stop.max_tokens = work.max_tokens;
-  request->sampling.returns_log_probs = true;
   if (work.samples) {
     request->sampling.top_k = 40;
     request->sampling.top_p = 0.95f;
@@ -77,12 +50,7 @@ std::future<BatchAnswer> Send(llm::Engine& engine, const BatchWork& work,
     request->sampling.repetition_penalty = 1.2f;
     request->sampling.seed = work.seed;
   }
-  std::promise<BatchAnswer> promise;
-  std::future<BatchAnswer> answer = promise.get_future();
-  request->sink = std::make_unique<PromiseSink>(std::move(promise), cancel_after);
-  const Status queued = engine.Enqueue(request);
-  EXPECT_TRUE(queued.ok()) << queued.message();
-  return answer;
+  return testing::SendScored(engine, std::move(request), cancel_after);
 }
 
 struct BatchSetting {
@@ -128,7 +96,7 @@ TEST_P(BatchInvarianceTest, ResultsAreTheSameAloneInABatchOrPreempted) {
   const std::string directory = testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   const std::vector<BatchWork> work = RandomWork(40);
-  std::vector<BatchAnswer> alone;
+  std::vector<ScoredAnswer> alone;
   {
     const auto engine = StartBatchEngine(directory, {});
     for (const BatchWork& item : work) alone.push_back(Send(*engine, item).get());
@@ -144,7 +112,7 @@ TEST_P(BatchInvarianceTest, ResultsAreTheSameAloneInABatchOrPreempted) {
         .policy = kEvict,
         .prefix_cache = true}}) {
     const auto engine = StartBatchEngine(directory, setting);
-    std::vector<std::future<BatchAnswer>> answers, disturbing;
+    std::vector<std::future<ScoredAnswer>> answers, disturbing;
     for (size_t i = 0; i < work.size(); ++i) {
       answers.push_back(Send(*engine, work[i]));
       if (i % 4 == 0) disturbing.push_back(Send(*engine, work[work.size() - 1 - i], 3));
@@ -165,7 +133,7 @@ TEST(KvSettingsTest, ResultsAreTheSameAloneInABatchOrPreempted) {
        {BatchSetting{.kv_format = KvFormat::kInt8}, BatchSetting{.kv_format = KvFormat::kFp8},
         BatchSetting{.window = 40, .num_sinks = 5},
         BatchSetting{.kv_format = KvFormat::kInt8, .window = 40, .num_sinks = 20}}) {
-    std::vector<BatchAnswer> alone;
+    std::vector<ScoredAnswer> alone;
     {
       const auto engine = StartBatchEngine(directory, setting);
       for (const BatchWork& item : work) alone.push_back(Send(*engine, item).get());
@@ -177,7 +145,7 @@ TEST(KvSettingsTest, ResultsAreTheSameAloneInABatchOrPreempted) {
     tight.policy = llm::CapacityPolicy::kMaxUtilization;
     tight.prefix_cache = true;
     const auto engine = StartBatchEngine(directory, tight);
-    std::vector<std::future<BatchAnswer>> answers;
+    std::vector<std::future<ScoredAnswer>> answers;
     for (const BatchWork& item : work) answers.push_back(Send(*engine, item));
     for (size_t i = 0; i < work.size(); ++i) EXPECT_EQ(answers[i].get(), alone[i]) << i;
   }
@@ -186,11 +154,7 @@ TEST(KvSettingsTest, ResultsAreTheSameAloneInABatchOrPreempted) {
 INSTANTIATE_TEST_SUITE_P(Tiny, BatchInvarianceTest,
                          ::testing::Values("llama", "mistral-swa", "gpt2", "gpt_bigcode", "mixtral",
                                            "gemma2", "qwen3", "llama-mqa-bias"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name) c = c == '-' ? '_' : c;
-                           return name;
-                         });
+                         testing::kNameOfCheckpoint);
 
 }  // namespace
 }  // namespace nereid::cpu

@@ -9,38 +9,13 @@
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/llm_core/engine/engine.h"
 #include "tests/backends/cpu_reference/golden.h"
+#include "tests/backends/cpu_reference/scored_answer.h"
 #include "tests/backends/llm_core/checkpoint_files.h"
 
 namespace nereid::cpu {
 namespace {
 
-struct TurnAnswer {
-  llm::TokenIds ids;
-  std::vector<float> log_probs;
-  bool operator==(const TurnAnswer&) const = default;
-};
-
-class TurnSink : public llm::OutputSink {
- public:
-  TurnSink(bool is_cancelled, std::promise<TurnAnswer> promise)
-      : is_cancelled_(is_cancelled), promise_(std::move(promise)) {}
-  bool IsCancelled() const override { return is_cancelled_ && has_output_; }
-  void OnOutput(const llm::SequenceOutput& output) override {
-    has_output_ = true;
-    if (output.finish == llm::FinishReason::kNone) return;
-    promise_.set_value({{output.ids.begin(), output.ids.end()},
-                        {output.log_probs.begin(), output.log_probs.end()}});
-  }
-  void OnError(const Status& status) override {
-    ADD_FAILURE() << status.message();
-    promise_.set_value({});
-  }
-
- private:
-  const bool is_cancelled_;
-  bool has_output_ = false;
-  std::promise<TurnAnswer> promise_;
-};
+using testing::ScoredAnswer;
 
 struct TierSetting {
   int64_t max_cache_tokens = 0;
@@ -80,20 +55,14 @@ struct Turn {
   std::shared_ptr<const llm::KvRetention> retention;
 };
 
-std::future<TurnAnswer> Send(llm::Engine& engine, const Turn& turn, bool is_cancelled = false) {
+std::future<ScoredAnswer> Send(llm::Engine& engine, const Turn& turn, bool is_cancelled = false) {
   auto request = std::make_unique<llm::GenerationRequest>();
   request->prompt = turn.prompt;
   request->stop.max_tokens = turn.max_tokens;
-  request->sampling.returns_log_probs = true;
   request->sampling.top_k = turn.seed == 0 ? 1 : 20;
   request->sampling.seed = turn.seed;
   request->retention = turn.retention;
-  std::promise<TurnAnswer> promise;
-  std::future<TurnAnswer> answer = promise.get_future();
-  request->sink = std::make_unique<TurnSink>(is_cancelled, std::move(promise));
-  const Status queued = engine.Enqueue(request);
-  EXPECT_TRUE(queued.ok()) << queued.message();
-  return answer;
+  return testing::SendScored(engine, std::move(request), is_cancelled ? 1 : 0);
 }
 
 // The turns of some conversations: each has its conversation's beginning, a bit more each time.
@@ -138,14 +107,14 @@ TEST_P(KvTiersTest, RandomConversationsGetTheAnswersThatTheyGetWithout) {
         TierSetting{.max_cache_tokens = 256, .policy = kEvict, .tiers = both},  // a restart
         TierSetting{.max_cache_tokens = 288, .kv_format = KvFormat::kInt8, .tiers = file},
         TierSetting{.max_cache_tokens = 288, .kv_format = KvFormat::kInt8, .tiers = file}}) {
-    std::vector<TurnAnswer> plain;
+    std::vector<ScoredAnswer> plain;
     {
       const auto engine = StartTieredEngine(
           directory, {.prefix_cache = false, .kv_format = setting.kv_format, .tiers = {}});
       for (const Turn& turn : turns) plain.push_back(Send(*engine, turn).get());
     }
     const auto engine = StartTieredEngine(directory, setting);
-    std::vector<std::future<TurnAnswer>> answers, cancelled;
+    std::vector<std::future<ScoredAnswer>> answers, cancelled;
     for (size_t i = 0; i < turns.size(); ++i) {
       answers.push_back(Send(*engine, turns[i]));
       if (i % 4 == 1) cancelled.push_back(Send(*engine, turns[turns.size() - 1 - i], true));
@@ -171,7 +140,7 @@ TEST_P(KvTiersTest, ARestartedServerFetchesWhatItHadComputed) {
   tiers.file_bytes = int64_t{8} << 20;
   Turn turn = {{}, 4, 0, nullptr};
   for (int32_t i = 0; i < 81; ++i) turn.prompt.push_back(i % 97);
-  TurnAnswer first;
+  ScoredAnswer first;
   {
     const auto engine = StartTieredEngine(directory, {.max_cache_tokens = 256, .tiers = tiers});
     first = Send(*engine, turn).get();
