@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/openai/routes/chunk_format.h"
 #include "host/frontend/openai/routes/conversation_fields.h"
 #include "host/frontend/openai/routes/generation_fields.h"
 #include "host/frontend/openai/routes/output_guide.h"
@@ -41,18 +42,8 @@ Status ReadChatLogProbs(ParsedBody& body, GenerationFields& fields, GenerationRe
     if (top == nullptr || top->integer == 0) return Status::Ok();
     return body.Refuse("top_logprobs", "invalid_value", "top_logprobs: only with 'logprobs': true");
   }
-  NEREID_RETURN_IF_ERROR(fields.RequireInput(*log_probs, "return_log_probs"));
-  NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "output_log_probs"));
-  NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "token_texts"));
-  request.has_log_probs = true;
-  request.outputs.insert(request.outputs.end(), {"output_log_probs", "token_texts"});
-  if (top == nullptr || top->integer == 0) return Status::Ok();
-  NEREID_RETURN_IF_ERROR(fields.RequireInput(*top, "num_top_logprobs"));
-  for (const char* const output : {"top_logprobs", "top_token_texts"}) {
-    NEREID_RETURN_IF_ERROR(fields.RequireOutput(*top, output));
-    request.outputs.emplace_back(output);
-  }
-  return Status::Ok();
+  return fields.RequestLogProbs(*log_probs, top != nullptr && top->integer != 0 ? top : nullptr,
+                                request);
 }
 
 void AppendCandidate(std::string& json, const TokenLogProb::Candidate& candidate) {
@@ -92,14 +83,9 @@ void AppendReasoning(std::string& json, std::string_view reasoning) {
   AppendLossyJsonString(json, reasoning);
 }
 
-class ChatFormat final : public AnswerFormat {
+class ChatFormat final : public ChunkFormat {
  public:
-  explicit ChatFormat(const GenerationRequest& request)
-      : has_log_probs_(request.has_log_probs),
-        has_token_ids_(request.has_token_ids),
-        has_prompt_log_probs_(request.has_prompt_log_probs),
-        has_usage_event_(request.has_usage_event),
-        has_usage_everywhere_(request.has_usage_everywhere) {}
+  explicit ChatFormat(const GenerationRequest& request) : ChunkFormat(request) {}
 
   std::string Whole(const Answers& answers) override {
     std::string json;
@@ -157,43 +143,10 @@ class ChatFormat final : public AnswerFormat {
     EndChunk(events, answers);
   }
 
-  void AppendClosing(std::string& events, const Answers& answers) override {
-    if (has_usage_event_) {
-      if (head_.empty()) AppendBegin(events, answers);
-      events += "data: " + head_ + "],\"usage\":";
-      AppendUsage(events, answers.TotalUsage());
-      events += "}\n\n";
-    }
-    events += "data: [DONE]\n\n";
-  }
-
-  void AppendError(std::string& events, const ApiError& error) override {
-    events += "data: " + ErrorJson(error) + "\n\ndata: [DONE]\n\n";
-  }
-
  private:
-  static void AppendHead(std::string& json, const Answers& answers, std::string_view object) {
-    json += "{\"id\":\"";
-    json += answers.id;
-    json += "\",\"object\":\"";
-    json += object;
-    json += "\",\"created\":";
-    AppendJsonInt(json, answers.created);
-    json += ",\"model\":";
-    AppendLossyJsonString(json, answers.model);
-    json += ",\"choices\":[";
-  }
-
   static void AppendFinish(std::string& json, std::string_view reason, std::string_view stop) {
-    json += ",\"finish_reason\":";
-    json += reason.empty() ? "null" : StrCat('"', reason, '"');
-    if (reason.empty()) return;
-    json += ",\"stop_reason\":";
-    if (stop.empty()) {
-      json += "null";
-    } else {
-      AppendLossyJsonString(json, stop);
-    }
+    AppendFinishReason(json, reason);
+    if (!reason.empty()) AppendStopReason(json, stop);
   }
 
   void AppendChoice(std::string& json, const Answer& answer, size_t index) const {
@@ -281,19 +234,6 @@ class ChatFormat final : public AnswerFormat {
     events += ",\"delta\":";
   }
 
-  void EndChunk(std::string& events, const Answers& answers) const {
-    if (has_usage_everywhere_) {
-      events += ",\"usage\":";
-      AppendUsage(events, answers.TotalUsage());
-    } else if (has_usage_event_) {
-      events += ",\"usage\":null";
-    }
-    events += "}\n\n";
-  }
-
-  const bool has_log_probs_, has_token_ids_, has_prompt_log_probs_, has_usage_event_,
-      has_usage_everywhere_;
-  std::string head_;  // the beginning of each chunk
   std::vector<bool> has_role_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "host/frontend/http/bodies/base64.h"
 #include "host/frontend/http/json/json_writer.h"
+#include "host/frontend/openai/routes/chunk_format.h"
 #include "host/frontend/openai/routes/generation_fields.h"
 #include "host/frontend/openai/tensors/torch_tensor.h"
 
@@ -131,18 +132,7 @@ Status ReadCompletionLogProbs(ParsedBody& body, GenerationFields& fields,
     }
     NEREID_RETURN_IF_ERROR(fields.RequestPromptLogProbs(*log_probs, log_probs->integer, request));
   }
-  NEREID_RETURN_IF_ERROR(fields.RequireInput(*log_probs, "return_log_probs"));
-  NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "output_log_probs"));
-  NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, "token_texts"));
-  request.has_log_probs = true;
-  request.outputs.insert(request.outputs.end(), {"output_log_probs", "token_texts"});
-  if (log_probs->integer == 0) return Status::Ok();
-  NEREID_RETURN_IF_ERROR(fields.RequireInput(*log_probs, "num_top_logprobs"));
-  for (const char* const output : {"top_logprobs", "top_token_texts"}) {
-    NEREID_RETURN_IF_ERROR(fields.RequireOutput(*log_probs, output));
-    request.outputs.emplace_back(output);
-  }
-  return Status::Ok();
+  return fields.RequestLogProbs(*log_probs, log_probs->integer != 0 ? log_probs : nullptr, request);
 }
 
 // max_tokens 0 asks for the prompt alone.
@@ -171,19 +161,14 @@ Status ReadEchoes(ParsedBody& body, GenerationFields& fields, const LlmSignature
   return Status::Ok();
 }
 
-class CompletionFormat final : public AnswerFormat {
+class CompletionFormat final : public ChunkFormat {
  public:
   explicit CompletionFormat(const GenerationRequest& request)
-      : has_log_probs_(request.has_log_probs),
-        has_token_ids_(request.has_token_ids),
-        has_prompt_log_probs_(request.has_prompt_log_probs),
-        echoes_log_probs_(request.echoes_prompt && request.has_log_probs),
-        has_usage_event_(request.has_usage_event),
-        has_usage_everywhere_(request.has_usage_everywhere) {}
+      : ChunkFormat(request), echoes_log_probs_(request.echoes_prompt && request.has_log_probs) {}
 
   std::string Whole(const Answers& answers) override {
     std::string json;
-    AppendHead(json, answers);
+    AppendHead(json, answers, "text_completion");
     for (size_t i = 0; i < answers.all.size(); ++i) {
       const Answer& answer = answers.all[i];
       if (i != 0) json += ',';
@@ -205,7 +190,7 @@ class CompletionFormat final : public AnswerFormat {
   }
 
   void AppendBegin(std::string&, const Answers& answers) override {
-    AppendHead(head_, answers);
+    AppendHead(head_, answers, "text_completion");
     text_bytes_.resize(answers.all.size());
   }
 
@@ -223,40 +208,10 @@ class CompletionFormat final : public AnswerFormat {
       if (!piece.prompt_ids.empty()) AppendIds(events, "prompt_token_ids", piece.prompt_ids);
     }
     events += "}]";
-    if (has_usage_everywhere_) {
-      events += ",\"usage\":";
-      AppendUsage(events, answers.TotalUsage());
-    } else if (has_usage_event_) {
-      events += ",\"usage\":null";
-    }
-    events += "}\n\n";
-  }
-
-  void AppendClosing(std::string& events, const Answers& answers) override {
-    if (has_usage_event_) {
-      if (head_.empty()) AppendBegin(events, answers);
-      events += "data: " + head_ + "],\"usage\":";
-      AppendUsage(events, answers.TotalUsage());
-      events += "}\n\n";
-    }
-    events += "data: [DONE]\n\n";
-  }
-
-  void AppendError(std::string& events, const ApiError& error) override {
-    events += "data: " + ErrorJson(error) + "\n\ndata: [DONE]\n\n";
+    EndChunk(events, answers);
   }
 
  private:
-  static void AppendHead(std::string& json, const Answers& answers) {
-    json += "{\"id\":\"";
-    json += answers.id;
-    json += "\",\"object\":\"text_completion\",\"created\":";
-    AppendJsonInt(json, answers.created);
-    json += ",\"model\":";
-    AppendLossyJsonString(json, answers.model);
-    json += ",\"choices\":[";
-  }
-
   // The tokens of the prompt that an answer belongs to.
   static const std::vector<PromptToken>& PromptOf(const Answers& answers, size_t index) {
     return answers.prompts[index * answers.prompts.size() / answers.all.size()];
@@ -277,14 +232,8 @@ class CompletionFormat final : public AnswerFormat {
     } else {
       json += "null";
     }
-    json += ",\"finish_reason\":";
-    json += reason.empty() ? "null" : StrCat('"', reason, '"');
-    json += ",\"stop_reason\":";
-    if (stop.empty()) {
-      json += "null";
-    } else {
-      AppendLossyJsonString(json, stop);
-    }
+    AppendFinishReason(json, reason);
+    AppendStopReason(json, stop);
   }
 
   static void AppendLogProbs(std::string& json, const std::vector<PromptToken>* prompt,
@@ -331,9 +280,7 @@ class CompletionFormat final : public AnswerFormat {
     json += '}';
   }
 
-  const bool has_log_probs_, has_token_ids_, has_prompt_log_probs_, echoes_log_probs_,
-      has_usage_event_, has_usage_everywhere_;
-  std::string head_;                // the beginning of each chunk
+  const bool echoes_log_probs_;
   std::vector<size_t> text_bytes_;  // of the tokens so far, by answer
 };
 

@@ -130,6 +130,22 @@ Status GenerationFields::ReadPromptLogProbs(GenerationRequest& request) {
   return RequestPromptLogProbs(*value, value->integer, request);
 }
 
+Status GenerationFields::RequestLogProbs(const FieldValue& log_probs, const FieldValue* top,
+                                         GenerationRequest& request) {
+  NEREID_RETURN_IF_ERROR(RequireInput(log_probs, "return_log_probs"));
+  NEREID_RETURN_IF_ERROR(RequireOutput(log_probs, "output_log_probs"));
+  NEREID_RETURN_IF_ERROR(RequireOutput(log_probs, "token_texts"));
+  request.has_log_probs = true;
+  request.outputs.insert(request.outputs.end(), {"output_log_probs", "token_texts"});
+  if (top == nullptr) return Status::Ok();
+  NEREID_RETURN_IF_ERROR(RequireInput(*top, "num_top_logprobs"));
+  for (const char* const output : {"top_logprobs", "top_token_texts"}) {
+    NEREID_RETURN_IF_ERROR(RequireOutput(*top, output));
+    request.outputs.emplace_back(output);
+  }
+  return Status::Ok();
+}
+
 Status GenerationFields::RequestPromptLogProbs(const FieldValue& value, int64_t num_top,
                                                GenerationRequest& request) {
   const auto ask = [&](std::string_view output) -> Status {

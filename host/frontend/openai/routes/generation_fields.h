@@ -34,7 +34,10 @@ class GenerationFields {
 
   // Reads `prompt_logprobs`.
   Status ReadPromptLogProbs(GenerationRequest& request);
-  // Asks for the tokens of the prompt with their log probabilities and the `num_top` most likely
+  // Asks for the log probabilities of the answer's tokens because of the field `log_probs`, and for
+  // the most likely tokens because of the field `top`, which may be null.
+  Status RequestLogProbs(const FieldValue& log_probs, const FieldValue* top,
+                         GenerationRequest& request);
   // Asks for the tokens of the prompt with their log probabilities and the `num_top` most likely
   // ones at each place. `value`: the field that needs them.
   Status RequestPromptLogProbs(const FieldValue& value, int64_t num_top,

@@ -67,6 +67,14 @@ void ReplyRendering(HttpConnection& connection, const Rendering& rendering) {
   connection.Reply({}, json);
 }
 
+void ReplyPrompt(HttpConnection& connection, const Result<std::string>& text) {
+  if (!text.ok()) return ReplyApiError(connection, ToApiError(text.status()));
+  std::string json = "{\"prompt\":";
+  http::AppendLossyJsonString(json, *text);
+  json += '}';
+  connection.Reply({}, json);
+}
+
 void ContinueRendering(HttpConnection& connection, std::shared_ptr<Rendering> rendering) {
   while (rendering->next < rendering->prompts.size() &&
          rendering->prompts[rendering->next].empty()) {
@@ -112,22 +120,15 @@ void HandleDetokenize(ApiContext& context, HttpConnection& connection, const Req
   ParsedBody parsed(body.bytes(), connection.limits().max_json_depth);
   const SharedModel model = ReadBody(context, connection, head, kDetokenize, parsed);
   if (model == nullptr) return;
-  const auto reply = [](HttpConnection& client, const Result<std::string>& text) {
-    if (!text.ok()) return ReplyApiError(client, ToApiError(text.status()));
-    std::string json = "{\"prompt\":";
-    http::AppendLossyJsonString(json, *text);
-    json += '}';
-    client.Reply({}, json);
-  };
   const FieldValue* const tokens = parsed.Find("tokens");
   Status status;
   if (tokens == nullptr) {
     status = parsed.Refuse("tokens", "missing", "tokens: this field is required");
   } else if (tokens->integers.empty()) {
-    return reply(connection, std::string());
+    return ReplyPrompt(connection, std::string());
   } else {
     status = StartDecoding(context, connection, *model, tokens->integers,
-                           /*keeps_special_tokens=*/false, reply);
+                           /*keeps_special_tokens=*/false, &ReplyPrompt);
   }
   if (!status.ok()) ReplyApiError(connection, parsed.ErrorOf(status));
 }
@@ -137,18 +138,11 @@ void HandleApplyTemplate(ApiContext& context, HttpConnection& connection, const 
   ParsedBody parsed(body.bytes(), connection.limits().max_json_depth);
   const SharedModel model = ReadBody(context, connection, head, kChat, parsed);
   if (model == nullptr) return;
-  const auto reply = [](HttpConnection& client, const Result<std::string>& text) {
-    if (!text.ok()) return ReplyApiError(client, ToApiError(text.status()));
-    std::string json = "{\"prompt\":";
-    http::AppendLossyJsonString(json, *text);
-    json += '}';
-    client.Reply({}, json);
-  };
-  const auto decode = [&context, model, reply](HttpConnection& client,
-                                               const Result<std::vector<int64_t>>& ids) {
+  const auto decode = [&context, model](HttpConnection& client,
+                                        const Result<std::vector<int64_t>>& ids) {
     if (!ids.ok()) return ReplyApiError(client, ToApiError(ids.status()));
     const Status status = StartDecoding(context, client, *model, *ids,
-                                        /*keeps_special_tokens=*/true, reply);
+                                        /*keeps_special_tokens=*/true, &ReplyPrompt);
     if (!status.ok()) ReplyApiError(client, ToApiError(status));
   };
   http::InputTensors inputs;
