@@ -40,13 +40,6 @@ bool BlockCalls::Step() {
   return false;
 }
 
-// Consumes white space, and appends it to `kept` if that is not null. False if no text follows.
-bool BlockCalls::TakeSpace(std::string* kept) {
-  const std::string_view space = input_.Take(CountSpace(input_.rest()));
-  if (kept != nullptr) *kept += space;
-  return !input_.empty();
-}
-
 // What was held is content.
 void BlockCalls::Reject() {
   writer_.Content(held_);
@@ -207,15 +200,9 @@ bool BlockCalls::StepCallEnd() {
 }
 
 bool BlockCalls::StepBlockEnd() {
-  if (!TakeSpace(nullptr)) return false;
-  if (input_.EndsWithin(format_.ends)) {
-    input_.Take(input_.rest().size());
-    return false;
-  }
   size_t which = TextInput::kNone;
-  const TextInput::Match match = input_.BeginsWith(format_.ends, which);
-  if (match == TextInput::Match::kUnknown) return false;
-  if (match == TextInput::Match::kYes) input_.Take(format_.ends[which].size());
+  if (!ReadNext(format_.ends, which)) return false;
+  if (which != TextInput::kNone) input_.Take(format_.ends[which].size());
   state_ = State::kContent;
   return true;
 }

@@ -65,7 +65,6 @@ class BlockCalls : public TextMachine {
   bool StepCallEnd();
   bool StepBlockEnd();
   bool BeginCall(char byte);
-  bool TakeSpace(std::string* kept);
   void Reject();
 
   const BlockFormat& format_;

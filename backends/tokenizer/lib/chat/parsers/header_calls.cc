@@ -49,8 +49,7 @@ bool HeaderCalls::StepContent() {
 }
 
 bool HeaderCalls::StepSectionBegin() {
-  held_ += input_.Take(CountSpace(input_.rest()));
-  if (input_.empty()) return false;
+  if (!TakeSpace(&held_)) return false;
   const TextInput::Match match = input_.BeginsWith(format_.call_begin);
   if (match == TextInput::Match::kUnknown) return false;
   if (match == TextInput::Match::kNo) {
@@ -86,8 +85,7 @@ bool HeaderCalls::StepHeader() {
 }
 
 bool HeaderCalls::StepArgumentsBegin() {
-  held_ += input_.Take(CountSpace(input_.rest()));
-  if (input_.empty()) return false;
+  if (!TakeSpace(&held_)) return false;
   size_t which = TextInput::kNone;
   const TextInput::Match match = input_.BeginsWith(format_.call_ends, which);
   if (match == TextInput::Match::kUnknown) return false;
@@ -126,17 +124,10 @@ bool HeaderCalls::StepArguments() {
 }
 
 bool HeaderCalls::StepCallEnd() {
-  input_.Take(CountSpace(input_.rest()));
-  if (input_.empty()) return false;
   const std::array nexts = {format_.section_end, format_.call_begin};
-  if (input_.EndsWithin(nexts)) {
-    input_.Take(input_.rest().size());
-    return false;
-  }
   size_t which = TextInput::kNone;
-  const TextInput::Match match = input_.BeginsWith(nexts, which);
-  if (match == TextInput::Match::kUnknown) return false;
-  if (match == TextInput::Match::kYes && which == 0) input_.Take(format_.section_end.size());
+  if (!ReadNext(nexts, which)) return false;
+  if (which == 0) input_.Take(format_.section_end.size());
   state_ = State::kContent;
   return true;
 }

@@ -90,8 +90,7 @@ bool TaggedCalls::StepContent() {
 }
 
 bool TaggedCalls::StepCallBegin() {
-  held_ += input_.Take(CountSpace(input_.rest()));
-  if (input_.empty()) return false;
+  if (!TakeSpace(&held_)) return false;
   return BeginName();
 }
 
@@ -139,8 +138,7 @@ bool TaggedCalls::StepName() {
 }
 
 bool TaggedCalls::StepMember() {
-  held_ += input_.Take(CountSpace(input_.rest()));
-  if (input_.empty()) return false;
+  if (!TakeSpace(&held_)) return false;
   std::array<std::string_view, 3> nexts = {format_.key_begin, format_.end, format_.call_end};
   const Markers markers(nexts.data(), format_.call_end.empty() ? 2 : 3);
   if (is_written_ && input_.EndsWithin(markers)) return false;
@@ -259,18 +257,11 @@ bool TaggedCalls::StepValue() {
 }
 
 bool TaggedCalls::StepCallEnd() {
-  input_.Take(CountSpace(input_.rest()));
-  if (input_.empty()) return false;
   const std::array nexts = {format_.end, format_.name_begin};
-  if (input_.EndsWithin(nexts)) {
-    input_.Take(input_.rest().size());
-    return false;
-  }
   size_t which = TextInput::kNone;
-  const TextInput::Match match = input_.BeginsWith(nexts, which);
-  if (match == TextInput::Match::kUnknown) return false;
-  if (match == TextInput::Match::kYes && which == 1) return BeginName();
-  if (match == TextInput::Match::kYes) input_.Take(format_.end.size());
+  if (!ReadNext(nexts, which)) return false;
+  if (which == 1) return BeginName();
+  if (which == 0) input_.Take(format_.end.size());
   state_ = State::kContent;
   return true;
 }

@@ -3,6 +3,7 @@
 // cut. [one thread at a time]
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "backends/tokenizer/lib/chat/parsers/answer_writer.h"
@@ -48,6 +49,13 @@ class TextMachine {
   virtual bool Step() = 0;
   // The text has ended and no step is possible: writes what was held back.
   virtual void OnEnd() = 0;
+
+  // Consumes white space, and appends it to `kept` if that is not null. False if no text follows.
+  bool TakeSpace(std::string* kept);
+  // Consumes white space and reads which of `markers` follows, if one does, without consuming it.
+  // False if that needs more text than there is. What the text's end cuts off of a marker is
+  // dropped.
+  bool ReadNext(Markers markers, size_t& which);
 
   AnswerWriter& writer_;
   TextInput input_;

@@ -78,12 +78,6 @@ class MistralCalls : public TextMachine {
     state_ = State::kContent;
   }
 
-  // Consumes white space. False if no text follows.
-  bool TakeSpace() {
-    held_ += input_.Take(CountSpace(input_.rest()));
-    return !input_.empty();
-  }
-
   bool StepContent() {
     const TextInput::Hit hit = input_.Find(kMistralBegins);
     writer_.Content(input_.Take(hit.position));
@@ -94,7 +88,7 @@ class MistralCalls : public TextMachine {
   }
 
   bool StepForm() {
-    if (!TakeSpace()) return false;
+    if (!TakeSpace(&held_)) return false;
     const char byte = input_.rest()[0];
     is_list_ = byte == '[';
     if (is_list_) held_ += input_.Take(1);
@@ -107,7 +101,7 @@ class MistralCalls : public TextMachine {
 
   // The form with JSON objects.
   bool StepElement() {
-    if (!TakeSpace()) return false;
+    if (!TakeSpace(&held_)) return false;
     if (input_.rest()[0] == '{') {
       object_.emplace(writer_, nullptr);
       state_ = State::kObject;
@@ -132,8 +126,7 @@ class MistralCalls : public TextMachine {
   }
 
   bool StepObjectEnd() {
-    input_.Take(CountSpace(input_.rest()));
-    if (input_.empty()) return false;
+    if (!TakeSpace(nullptr)) return false;
     const char byte = input_.rest()[0];
     state_ = is_list_ && byte == ',' ? State::kElement : State::kContent;
     if (is_list_ && (byte == ',' || byte == ']')) input_.Take(1);
@@ -163,7 +156,7 @@ class MistralCalls : public TextMachine {
   }
 
   bool StepArgumentsBegin() {
-    if (!TakeSpace()) return false;
+    if (!TakeSpace(&held_)) return false;
     if (input_.rest()[0] != '{') {
       Reject();
       return true;
