@@ -144,12 +144,7 @@ class SchemaBuilder {
     const Names& taken;
   };
   Status AddObject(RuleId rule, const ObjectRules& rules, const ObjectMarks& marks);
-  // Reads the value of a property that `selected` of the demands `missing` may count: calls
-  // `connect` with each set of demands that are missing behind it, and what reads its value.
-  template <typename ForChoice>
-  Status ForEachChoice(const ObjectRules& rules, uint32_t selected, uint32_t missing,
-                       const SchemaList& schemas, const Value& value, const ForChoice& connect,
-                       std::string_view name, const ObjectMarks& marks);
+  class ObjectStates;
   // `is_possible` becomes false if a required property cannot exist.
   Status ReadProperties(const ObjectRules& rules, const ObjectMarks& marks,
                         std::vector<Property>& properties, std::vector<OtherProperties>& others,

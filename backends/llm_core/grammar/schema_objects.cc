@@ -1,6 +1,7 @@
 // See schema_builder.h: objects.
 #include <algorithm>
-#include <tuple>
+#include <compare>
+#include <map>
 
 #include "backends/llm_core/grammar/json_text.h"
 #include "backends/llm_core/grammar/regex_syntax.h"
@@ -45,6 +46,157 @@ Result<SchemaBuilder::Value> SchemaBuilder::PropertyValue(const SchemaList& sche
   return ArgumentOf(schemas, marks.members->all_are_texts || marks.members->texts.contains(name));
 }
 
+// The states of a rule that reads an object. There is one behind a property and one before the name
+// of the next for each place: the number of properties that can no longer come, the number of
+// properties that have come, and the demands that are missing.
+class SchemaBuilder::ObjectStates {
+ public:
+  // `builder`, `rules` and `marks` outlive the object.
+  ObjectStates(SchemaBuilder& builder, RuleId rule, const ObjectRules& rules,
+               const ObjectMarks& marks)
+      : builder_(builder), graph_(builder.graph_), rule_(rule), rules_(rules), marks_(marks) {}
+
+  // UNSUPPORTED if there would be too many of them.
+  Status Add() {
+    bool is_possible = true;
+    NEREID_RETURN_IF_ERROR(
+        builder_.ReadProperties(rules_, marks_, properties_, others_, is_possible));
+    if (!is_possible) return Status::Ok();
+    NEREID_RETURN_IF_ERROR(CheckCounts());
+    next_required_.assign(properties_.size() + 1, properties_.size());
+    for (size_t i = properties_.size(); i-- > 0;) {
+      next_required_[i] = properties_[i].is_required ? i : next_required_[i + 1];
+    }
+    builder_.ReadMark(graph_.rule(rule_).start, marks_.open,
+                      StateBehind({0, 0, (1u << rules_.some.size()) - 1}));
+    while (!open_.empty() && !graph_.exhausted()) {
+      const Place place = open_.back();
+      open_.pop_back();
+      NEREID_RETURN_IF_ERROR(builder_.document_.Spend(1));
+      NEREID_RETURN_IF_ERROR(AddPlace(place));
+    }
+    return Status::Ok();
+  }
+
+ private:
+  struct Place {
+    size_t index;      // of the first property that can still come
+    uint64_t count;    // of properties that have come
+    uint32_t missing;  // demands, one bit each
+    auto operator<=>(const Place&) const = default;
+  };
+
+  Status CheckCounts() {
+    max_ = rules_.max_properties.value_or(UINT64_MAX);
+    counted_ = rules_.max_properties ? max_ : std::max<uint64_t>(rules_.min_properties, 1);
+    if (counted_ <= kMaxCount && (properties_.size() + 1) * (counted_ + 1) <= 20 * kMaxCount) {
+      return Status::Ok();
+    }
+    return UnsupportedError(
+        "minProperties, maxProperties: counts of this size cannot be "
+        "enforced");
+  }
+
+  StateId StateBehind(Place place) {
+    place.count = std::min(place.count, counted_);
+    const auto [it, is_new] = behind_.try_emplace(place, 0);
+    if (is_new) {
+      it->second = graph_.AddState(rule_);
+      open_.push_back(place);
+    }
+    return it->second;
+  }
+
+  // Adds what may come at a place: the end of the object, or another property.
+  Status AddPlace(const Place& place) {
+    const StateId here = behind_[place];
+    if (next_required_[place.index] == properties_.size() && place.count >= rules_.min_properties &&
+        place.missing == 0) {
+      builder_.ReadMark(here, marks_.close, builder_.EndOf(rule_));
+    }
+    if (place.count >= max_) return Status::Ok();
+    const StateId from = graph_.AddState(rule_);
+    if (place.count == 0) {
+      graph_.Skip(here, from);
+    } else {
+      builder_.ReadMark(here, marks_.comma, from);
+    }
+    return AddNames(place, from);
+  }
+
+  // Adds a chain of the names that may come, from the state `from`.
+  Status AddNames(Place place, StateId from) {
+    for (;; ++place.index) {
+      const auto [it, is_new] = before_.try_emplace(place, 0);
+      if (!is_new) {
+        graph_.Skip(from, it->second);
+        return Status::Ok();
+      }
+      it->second = from;
+      if (place.index == properties_.size()) return AddOthers(place, from);
+      const Property& property = properties_[place.index];
+      const StateId value = graph_.AddState(rule_);
+      graph_.Read(from, property.name, value);
+      NEREID_RETURN_IF_ERROR(AddValues(place, value, property.selected, property.schemas,
+                                       property.value, property.text));
+      if (property.is_required) return Status::Ok();
+      const StateId next = graph_.AddState(rule_);
+      graph_.Skip(from, next);
+      from = next;
+    }
+  }
+
+  // Adds the properties that the schema does not name.
+  Status AddOthers(const Place& place, StateId from) {
+    for (const OtherProperties& other : others_) {
+      const StateId name = graph_.AddState(rule_), colon = graph_.AddState(rule_);
+      const StateId value = graph_.AddState(rule_);
+      builder_.ReadMark(from, marks_.name_begin, name);
+      graph_.Read(name, other.name, colon);
+      builder_.ReadMark(colon, marks_.colon, value);
+      NEREID_RETURN_IF_ERROR(
+          AddValues(place, value, other.selected, other.schemas, other.value, ""));
+    }
+    return Status::Ok();
+  }
+
+  // Adds the values of a property from the state `from`. `selected`: the demands that it may meet.
+  // Which of them it does meet decides the place behind it.
+  Status AddValues(const Place& place, StateId from, uint32_t selected, const SchemaList& schemas,
+                   const Value& value, std::string_view name) {
+    const size_t next = std::min(place.index + 1, properties_.size());
+    const auto connect = [&](uint32_t still_missing, const Value& each) {
+      builder_.Connect(from, each, StateBehind({next, place.count + 1, still_missing}));
+    };
+    const uint32_t possible = selected & place.missing;
+    connect(place.missing, value);
+    for (uint32_t met = possible; met != 0; met = (met - 1) & possible) {
+      NEREID_RETURN_IF_ERROR(builder_.document_.Spend(1));
+      SchemaList all = schemas;
+      for (size_t i = 0; i < rules_.some.size(); ++i) {
+        const ObjectRules::Some& demand = rules_.some[i];
+        if ((met >> i & 1) != 0 && demand.value != nullptr) all.push_back(demand.value);
+      }
+      NEREID_ASSIGN_OR_RETURN(const Value each, builder_.PropertyValue(all, name, marks_));
+      connect(place.missing & ~met, each);
+    }
+    return Status::Ok();
+  }
+
+  SchemaBuilder& builder_;
+  SyntaxGraph& graph_;
+  const RuleId rule_;
+  const ObjectRules& rules_;
+  const ObjectMarks& marks_;
+  std::vector<Property> properties_;
+  std::vector<OtherProperties> others_;
+  uint64_t max_ = 0;                   // of properties
+  uint64_t counted_ = 0;               // counts from here on are alike
+  std::vector<size_t> next_required_;  // by property: the next required one
+  std::map<Place, StateId> behind_, before_;
+  std::vector<Place> open_;  // whose states have no edges yet
+};
+
 Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules, const ObjectMarks& marks) {
   if (rules.max_properties.value_or(rules.min_properties) < rules.min_properties) {
     return Status::Ok();
@@ -53,109 +205,7 @@ Status SchemaBuilder::AddObject(RuleId rule, const ObjectRules& rules, const Obj
     return UnsupportedError("not: more than ", kMaxDemands,
                             " negations about any property cannot be enforced");
   }
-  std::vector<Property> properties;
-  std::vector<OtherProperties> others;
-  bool is_possible = true;
-  NEREID_RETURN_IF_ERROR(ReadProperties(rules, marks, properties, others, is_possible));
-  if (!is_possible) return Status::Ok();
-
-  const uint64_t max = rules.max_properties.value_or(UINT64_MAX);
-  const uint64_t counted =  // counts from here on are alike
-      rules.max_properties ? max : std::max<uint64_t>(rules.min_properties, 1);
-  if (counted > kMaxCount || (properties.size() + 1) * (counted + 1) > 20 * kMaxCount) {
-    return UnsupportedError(
-        "minProperties, maxProperties: counts of this size cannot be "
-        "enforced");
-  }
-  std::vector<size_t> next_required(properties.size() + 1, properties.size());
-  for (size_t i = properties.size(); i-- > 0;) {
-    next_required[i] = properties[i].is_required ? i : next_required[i + 1];
-  }
-  // Behind a property, and before the name of one: by the number of properties that can no longer
-  // come, the number of properties that have come, and the demands that are missing.
-  using Place = std::tuple<size_t, uint64_t, uint32_t>;
-  std::map<Place, StateId> behind, before;
-  std::vector<Place> open;
-  const auto state_behind = [&](size_t index, uint64_t count, uint32_t missing) {
-    const auto [it, is_new] = behind.try_emplace({index, std::min(count, counted), missing}, 0);
-    if (is_new) {
-      it->second = graph_.AddState(rule);
-      open.push_back(it->first);
-    }
-    return it->second;
-  };
-  ReadMark(graph_.rule(rule).start, marks.open, state_behind(0, 0, (1u << rules.some.size()) - 1));
-  while (!open.empty() && !graph_.exhausted()) {
-    const auto [index, count, missing] = open.back();
-    open.pop_back();
-    NEREID_RETURN_IF_ERROR(document_.Spend(1));
-    const StateId here = behind[{index, count, missing}];
-    if (next_required[index] == properties.size() && count >= rules.min_properties &&
-        missing == 0) {
-      ReadMark(here, marks.close, EndOf(rule));
-    }
-    if (count >= max) continue;
-    StateId from = graph_.AddState(rule);
-    if (count == 0) {
-      graph_.Skip(here, from);
-    } else {
-      ReadMark(here, marks.comma, from);
-    }
-    for (size_t i = index;; ++i) {  // a chain of the names that may come
-      const auto [it, is_new] = before.try_emplace({i, count, missing}, 0);
-      if (!is_new) {
-        graph_.Skip(from, it->second);
-        break;
-      }
-      it->second = from;
-      StateId value = 0;
-      const auto connect = [&, next_count = count + 1](uint32_t still_missing, const Value& each) {
-        Connect(value, each,
-                state_behind(std::min(i + 1, properties.size()), next_count, still_missing));
-      };
-      if (i == properties.size()) {
-        for (const OtherProperties& other : others) {
-          const StateId name = graph_.AddState(rule), colon = graph_.AddState(rule);
-          value = graph_.AddState(rule);
-          ReadMark(from, marks.name_begin, name);
-          graph_.Read(name, other.name, colon);
-          ReadMark(colon, marks.colon, value);
-          NEREID_RETURN_IF_ERROR(ForEachChoice(rules, other.selected, missing, other.schemas,
-                                               other.value, connect, "", marks));
-        }
-        break;
-      }
-      value = graph_.AddState(rule);
-      graph_.Read(from, properties[i].name, value);
-      NEREID_RETURN_IF_ERROR(ForEachChoice(rules, properties[i].selected, missing,
-                                           properties[i].schemas, properties[i].value, connect,
-                                           properties[i].text, marks));
-      if (properties[i].is_required) break;
-      const StateId next = graph_.AddState(rule);
-      graph_.Skip(from, next);
-      from = next;
-    }
-  }
-  return Status::Ok();
-}
-
-template <typename ForChoice>
-Status SchemaBuilder::ForEachChoice(const ObjectRules& rules, uint32_t selected, uint32_t missing,
-                                    const SchemaList& schemas, const Value& value,
-                                    const ForChoice& connect, std::string_view name,
-                                    const ObjectMarks& marks) {
-  const uint32_t possible = selected & missing;
-  connect(missing, value);
-  for (uint32_t met = possible; met != 0; met = (met - 1) & possible) {
-    NEREID_RETURN_IF_ERROR(document_.Spend(1));
-    SchemaList all = schemas;
-    for (size_t i = 0; i < rules.some.size(); ++i) {
-      if ((met >> i & 1) != 0 && rules.some[i].value != nullptr) all.push_back(rules.some[i].value);
-    }
-    NEREID_ASSIGN_OR_RETURN(const Value each, PropertyValue(all, name, marks));
-    connect(missing & ~met, each);
-  }
-  return Status::Ok();
+  return ObjectStates(*this, rule, rules, marks).Add();
 }
 
 Status SchemaBuilder::ReadProperties(const ObjectRules& rules, const ObjectMarks& marks,

@@ -178,7 +178,11 @@ class SchemaDocument {
   // Writes a schema with copies of `schemas` as the branches of anyOf.
   Status CopyBranches(const SchemaList& schemas, Json& made);
   Result<bool> MatchesPattern(std::string_view pattern, std::string_view text);
+  Result<bool> FitsArray(const Json& value, const ArrayRules& rules);
+  Result<bool> FitsObject(const Json& value, const ObjectRules& rules);
   Result<bool> AreDisjoint(const SchemaList& x, const SchemaList& y, int depth);
+  Result<bool> AreDisjointArrays(const ArrayRules& x, const ArrayRules& y, int depth);
+  Result<bool> AreDisjointObjects(const ObjectRules& x, const ObjectRules& y, int depth);
 
   Json root_;
   bool reference_hides_siblings_ = false;  // drafts up to 7

@@ -137,64 +137,68 @@ Result<bool> SchemaDocument::Fits(const Json& value, const Shape& shape) {
       NEREID_ASSIGN_OR_RETURN(const RegexId regex, StringRegex(*pool_, shape.string, false));
       return pool_->Matches(regex, value.get_ref<const std::string&>());
     }
-    case JsonType::kArray: {
-      if (value.size() < shape.array.min_items ||
-          value.size() > shape.array.max_items.value_or(value.size())) {
-        return false;
-      }
-      for (size_t i = 0; i < value.size(); ++i) {
-        NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(value[i], shape.array.SchemasOf(i)));
-        if (!valid) return false;
-      }
-      if (shape.array.unique_schema != nullptr) {
-        NEREID_RETURN_IF_ERROR(Spend(value.size() * value.size()));
-        for (size_t i = 0; i < value.size(); ++i) {
-          for (size_t j = 0; j < i; ++j) {
-            if (JsonEqual(value[i], value[j])) return false;
-          }
-        }
-      }
-      for (const ArrayRules::Count& count : shape.array.counts) {
-        uint64_t num_valid = 0;
-        for (size_t i = count.from; i < value.size(); ++i) {
-          NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(value[i], {count.schema}));
-          num_valid += valid;
-        }
-        if (num_valid < count.min || num_valid > count.max.value_or(num_valid)) return false;
-      }
-      return true;
-    }
-    case JsonType::kObject: {
-      const ObjectRules& rules = shape.object;
-      if (value.size() < rules.min_properties ||
-          value.size() > rules.max_properties.value_or(value.size())) {
-        return false;
-      }
-      for (const std::string& name : rules.required) {
-        if (!value.contains(name)) return false;
-      }
-      for (const auto& [name, each] : value.items()) {
-        if (Contains(rules.forbidden, name)) return false;
-        NEREID_ASSIGN_OR_RETURN(const bool is_name, IsValid(Json(name), rules.names));
-        if (!is_name) return false;
-        NEREID_ASSIGN_OR_RETURN(const SchemaList schemas, SchemasOfProperty(rules, name));
-        NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(each, schemas));
-        if (!valid) return false;
-      }
-      for (const ObjectRules::Some& some : rules.some) {
-        bool is_met = false;
-        for (auto it = value.begin(); it != value.end() && !is_met; ++it) {
-          NEREID_ASSIGN_OR_RETURN(is_met, Selects(some, it.key()));
-          if (!is_met || some.value == nullptr) continue;
-          NEREID_ASSIGN_OR_RETURN(is_met, IsValid(*it, {some.value}));
-        }
-        if (!is_met) return false;
-      }
-      return true;
-    }
+    case JsonType::kArray:
+      return FitsArray(value, shape.array);
+    case JsonType::kObject:
+      return FitsObject(value, shape.object);
     default:
       return true;
   }
+}
+
+Result<bool> SchemaDocument::FitsArray(const Json& value, const ArrayRules& rules) {
+  if (value.size() < rules.min_items || value.size() > rules.max_items.value_or(value.size())) {
+    return false;
+  }
+  for (size_t i = 0; i < value.size(); ++i) {
+    NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(value[i], rules.SchemasOf(i)));
+    if (!valid) return false;
+  }
+  if (rules.unique_schema != nullptr) {
+    NEREID_RETURN_IF_ERROR(Spend(value.size() * value.size()));
+    for (size_t i = 0; i < value.size(); ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        if (JsonEqual(value[i], value[j])) return false;
+      }
+    }
+  }
+  for (const ArrayRules::Count& count : rules.counts) {
+    uint64_t num_valid = 0;
+    for (size_t i = count.from; i < value.size(); ++i) {
+      NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(value[i], {count.schema}));
+      num_valid += valid;
+    }
+    if (num_valid < count.min || num_valid > count.max.value_or(num_valid)) return false;
+  }
+  return true;
+}
+
+Result<bool> SchemaDocument::FitsObject(const Json& value, const ObjectRules& rules) {
+  if (value.size() < rules.min_properties ||
+      value.size() > rules.max_properties.value_or(value.size())) {
+    return false;
+  }
+  for (const std::string& name : rules.required) {
+    if (!value.contains(name)) return false;
+  }
+  for (const auto& [name, each] : value.items()) {
+    if (Contains(rules.forbidden, name)) return false;
+    NEREID_ASSIGN_OR_RETURN(const bool is_name, IsValid(Json(name), rules.names));
+    if (!is_name) return false;
+    NEREID_ASSIGN_OR_RETURN(const SchemaList schemas, SchemasOfProperty(rules, name));
+    NEREID_ASSIGN_OR_RETURN(const bool valid, IsValid(each, schemas));
+    if (!valid) return false;
+  }
+  for (const ObjectRules::Some& some : rules.some) {
+    bool is_met = false;
+    for (auto it = value.begin(); it != value.end() && !is_met; ++it) {
+      NEREID_ASSIGN_OR_RETURN(is_met, Selects(some, it.key()));
+      if (!is_met || some.value == nullptr) continue;
+      NEREID_ASSIGN_OR_RETURN(is_met, IsValid(*it, {some.value}));
+    }
+    if (!is_met) return false;
+  }
+  return true;
 }
 
 Result<bool> SchemaDocument::AreDisjoint(const SchemaList& x, const SchemaList& y, int depth) {
@@ -239,48 +243,55 @@ Result<bool> SchemaDocument::AreDisjoint(const Shape& x, const Shape& y, int dep
       NEREID_RETURN_IF_ERROR(Spend(100));
       return !alive;
     }
-    case JsonType::kArray: {
-      if (!MayOverlap(x.array.min_items, x.array.max_items, y.array.min_items, y.array.max_items)) {
-        return true;
-      }
-      const size_t num = std::min<size_t>(std::max(x.array.min_items, y.array.min_items),
-                                          std::max(x.array.NumFirst(), y.array.NumFirst()) + 1);
-      for (size_t i = 0; i < num; ++i) {
-        NEREID_ASSIGN_OR_RETURN(const bool disjoint,
-                                AreDisjoint(x.array.SchemasOf(i), y.array.SchemasOf(i), depth + 1));
-        if (disjoint) return true;
-      }
-      return false;
-    }
-    case JsonType::kObject: {
-      if (!MayOverlap(x.object.min_properties, x.object.max_properties, y.object.min_properties,
-                      y.object.max_properties)) {
-        return true;
-      }
-      std::vector<std::string> required = x.object.required;
-      required.insert(required.end(), y.object.required.begin(), y.object.required.end());
-      // Names whose values are listed come first: they tell most schemas apart without recursion.
-      std::stable_partition(required.begin(), required.end(), [&](const std::string& name) {
-        const Result<SchemaList> schemas = SchemasOfProperty(x.object, name);
-        return schemas.ok() && std::any_of(schemas->begin(), schemas->end(), [](const Json* each) {
-                 return each->is_object() && (each->contains("const") || each->contains("enum"));
-               });
-      });
-      for (const std::string& name : required) {
-        // A value in both has the property, whose value fits the schemas of both.
-        if (Contains(x.object.forbidden, name) || Contains(y.object.forbidden, name)) return true;
-        NEREID_ASSIGN_OR_RETURN(const SchemaList left, SchemasOfProperty(x.object, name));
-        NEREID_ASSIGN_OR_RETURN(const SchemaList right, SchemasOfProperty(y.object, name));
-        const Result<bool> disjoint = AreDisjoint(left, right, depth + 1);
-        // Another property may tell the objects apart where this one cannot be enforced.
-        if (!disjoint.ok() && disjoint.status().code() != StatusCode::kUnsupported) return disjoint;
-        if (disjoint.ok() && *disjoint) return true;
-      }
-      return false;
-    }
+    case JsonType::kArray:
+      return AreDisjointArrays(x.array, y.array, depth);
+    case JsonType::kObject:
+      return AreDisjointObjects(x.object, y.object, depth);
     default:
       return false;
   }
+}
+
+Result<bool> SchemaDocument::AreDisjointArrays(const ArrayRules& x, const ArrayRules& y,
+                                               int depth) {
+  if (!MayOverlap(x.min_items, x.max_items, y.min_items, y.max_items)) {
+    return true;
+  }
+  const size_t num = std::min<size_t>(std::max(x.min_items, y.min_items),
+                                      std::max(x.NumFirst(), y.NumFirst()) + 1);
+  for (size_t i = 0; i < num; ++i) {
+    NEREID_ASSIGN_OR_RETURN(const bool disjoint,
+                            AreDisjoint(x.SchemasOf(i), y.SchemasOf(i), depth + 1));
+    if (disjoint) return true;
+  }
+  return false;
+}
+
+Result<bool> SchemaDocument::AreDisjointObjects(const ObjectRules& x, const ObjectRules& y,
+                                                int depth) {
+  if (!MayOverlap(x.min_properties, x.max_properties, y.min_properties, y.max_properties)) {
+    return true;
+  }
+  std::vector<std::string> required = x.required;
+  required.insert(required.end(), y.required.begin(), y.required.end());
+  // Names whose values are listed come first: they tell most schemas apart without recursion.
+  std::stable_partition(required.begin(), required.end(), [&](const std::string& name) {
+    const Result<SchemaList> schemas = SchemasOfProperty(x, name);
+    return schemas.ok() && std::any_of(schemas->begin(), schemas->end(), [](const Json* each) {
+             return each->is_object() && (each->contains("const") || each->contains("enum"));
+           });
+  });
+  for (const std::string& name : required) {
+    // A value in both has the property, whose value fits the schemas of both.
+    if (Contains(x.forbidden, name) || Contains(y.forbidden, name)) return true;
+    NEREID_ASSIGN_OR_RETURN(const SchemaList left, SchemasOfProperty(x, name));
+    NEREID_ASSIGN_OR_RETURN(const SchemaList right, SchemasOfProperty(y, name));
+    const Result<bool> disjoint = AreDisjoint(left, right, depth + 1);
+    // Another property may tell the objects apart where this one cannot be enforced.
+    if (!disjoint.ok() && disjoint.status().code() != StatusCode::kUnsupported) return disjoint;
+    if (disjoint.ok() && *disjoint) return true;
+  }
+  return false;
 }
 
 }  // namespace nereid::llm::grammar
