@@ -3,6 +3,7 @@ NEREID_DIST every test here is skipped."""
 import os
 import pathlib
 import shutil
+import subprocess
 import sys
 
 import pytest
@@ -11,6 +12,8 @@ sys.path[:0] = [str(pathlib.Path(__file__).parent), str(pathlib.Path(__file__).p
 from certificates import Certificates  # noqa: E402
 from python_support import MODELS, python_flags  # noqa: E402
 from server_process import ServerProcess  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 class Server(ServerProcess):
@@ -62,6 +65,31 @@ def test_backends():
 def demo(start_server, dist):
     """A server with the demo repository."""
     return start_server(dist / "share/demo_repository")
+
+
+@pytest.fixture(scope="session")
+def chat_repository(dist, tmp_path_factory):
+    """chat_repository(template, *flags): returns a new repository of the demo model with this chat template. `flags` are those of nereid-repo.
+    `json_whitespace` is the longest run of white space in JSON that the model may write: the stories of the demo like long ones."""
+    def make(template, *flags, json_whitespace=None):
+        folder = tmp_path_factory.mktemp("chat")
+        shutil.copytree(ROOT / "demo/model", folder / "model")
+        (folder / "model/chat_template.jinja").write_text(template)
+        subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", folder / "model", "--out", folder / "models", "--copy", *flags], check=True)
+        if json_whitespace is not None:
+            config = folder / "models/tensorrt_llm/config.pbtxt"
+            config.write_text(config.read_text() + f'parameters {{ key: "json_whitespace" value {{ string_value: "{json_whitespace}" }} }}\n')
+        return folder / "models"
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def patient_repository(tmp_path_factory):
+    """Models of the test backends `patient` and `ticker`, which answer after the requested time."""
+    target = tmp_path_factory.mktemp("patient") / "repo"
+    shutil.copytree(ROOT / "tests/support/repositories/patient", target)
+    return target
 
 
 @pytest.fixture(scope="module")

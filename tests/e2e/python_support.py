@@ -9,6 +9,7 @@ import urllib.request
 
 import numpy as np
 import pytest
+from http_request import send_http
 from streams import stream_of  # noqa: F401 (re-exported for the tests of Python models)
 
 MODELS = pathlib.Path(__file__).parent / "python_models"
@@ -21,12 +22,8 @@ def python_flags(*further):
 
 def post(server, path, body, timeout_s=PATIENCE_S):
     """Returns the status and the parsed answer."""
-    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), method="POST")
-    try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
-            return answer.status, json.loads(answer.read() or b"null")
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read() or b"null")
+    status, _, answer = send_http(server.url + path, body, method="POST", timeout_s=timeout_s)
+    return status, json.loads(answer or b"null")
 
 
 def binary_request(model, values):

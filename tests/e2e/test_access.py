@@ -4,11 +4,10 @@ import json
 import pathlib
 import re
 import socket
-import urllib.error
-import urllib.request
 
 import grpc
 import pytest
+from http_request import send_http
 from raw_http import Raw
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
@@ -54,12 +53,8 @@ def triton(start_server, test_backends):
 
 def http(server, host, path, body=None, headers=None):
     """Returns (status, error) of a request."""
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(urllib.request.Request(f"http://{host}:{server.http}{path}", data, headers or {}), timeout=60) as answer:
-            return answer.status, ""
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())["error"]
+    status, _, answer = send_http(f"http://{host}:{server.http}{path}", body, headers)
+    return status, "" if status == 200 else json.loads(answer)["error"]
 
 
 def call(server, host, method, request):

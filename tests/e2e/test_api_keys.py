@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 import tritonclient.http as httpclient
+from http_request import send_http
 from python_support import python_flags
 from raw_http import Raw
 from raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, RawHttp2, frame, request_headers
@@ -74,12 +75,8 @@ def server(start_server, test_backends, keys, cloud_port):
 
 def http(server, path, headers, body=None, port=None):
     """Returns (status, text, headers of the answer)."""
-    data = None if body is None else json.dumps(body).encode()
-    try:
-        with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port or server.http}{path}", data, headers), timeout=60) as answer:
-            return answer.status, answer.read().decode(), answer.headers
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode(), error.headers
+    status, answered, text = send_http(f"http://127.0.0.1:{port or server.http}{path}", body, headers)
+    return status, text.decode(), answered
 
 
 def call(server, method, request, headers):

@@ -4,11 +4,10 @@ import os
 import pathlib
 import shutil
 import struct
-import urllib.error
-import urllib.request
 
 import pytest
 
+from http_request import send_http
 from python_support import is_ready
 
 
@@ -96,11 +95,8 @@ def server(start_server, dist, tmp_path_factory):
 
 def post(server, path, body=b"{}"):
     """Returns the status and the answer."""
-    try:
-        with urllib.request.urlopen(urllib.request.Request(server.url + path, body), timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    status, _, text = send_http(server.url + path, body)
+    return status, text.decode()
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

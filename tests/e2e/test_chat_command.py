@@ -7,6 +7,7 @@ import subprocess
 import threading
 
 import pytest
+from terminal import read_terminal
 
 
 class Answers(http.server.BaseHTTPRequestHandler):
@@ -104,12 +105,6 @@ def test_a_terminal_gets_a_prompt_and_goes_on_after_an_error(dist, server):
     process = subprocess.Popen([dist / "bin/nereid", "chat", f"--url=http://127.0.0.1:{server.server_port}"], stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     os.write(ours, b"refuse\nhello\n/exit\n")
-    shown = b""
-    try:
-        while part := os.read(ours, 65536):
-            shown += part
-    except OSError:  # the end of a terminal
-        pass
-    os.close(ours)
+    shown = read_terminal(ours)
     assert process.wait(timeout=60) == 0
     assert b"tiny - /help lists the commands" in shown and b"\n> " in shown and b"the context is full" in shown and b"\x1b[2mhm\x1b[0m" in shown and b"hello " in shown

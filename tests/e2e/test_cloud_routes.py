@@ -6,10 +6,9 @@ import shutil
 import struct
 import subprocess
 import threading
-import urllib.error
-import urllib.request
 
 import pytest
+from http_request import send_http
 from server_process import free_ports
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
@@ -21,13 +20,7 @@ VERTEX_BINARY = "application/vnd.vertex-ai-triton.binary+json;json-header-size="
 
 def ask(port, method, path, body=None, headers=None):
     """Returns (status, headers, body)."""
-    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers or {}, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.headers, reply.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+    return send_http(f"http://127.0.0.1:{port}{path}", body, headers, method)
 
 
 def binary_request(content_type):

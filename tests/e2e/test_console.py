@@ -4,10 +4,9 @@ import re
 import shutil
 import subprocess
 import time
-import urllib.error
-import urllib.request
 
 import pytest
+from http_request import send_http
 from python_support import python_flags
 from raw_http import Raw, post
 from test_openai import ROOT
@@ -18,17 +17,9 @@ POLICY = {"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-sr
 
 
 def http(url, method="GET", body=None, **headers):
-    """Returns (status, headers, body) of one request, without following redirects."""
-    class NoRedirect(urllib.request.HTTPRedirectHandler):
-        def redirect_request(self, *_):
-            return None
-
-    request = urllib.request.Request(url, data=body, headers={name.replace("_", "-"): value for name, value in headers.items()}, method=method)
-    try:
-        with urllib.request.build_opener(NoRedirect).open(request, timeout=60) as reply:
-            return reply.status, reply.headers, reply.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read().decode()
+    """Returns (status, headers, body) of one request."""
+    status, answered, text = send_http(url, body, {name.replace("_", "-"): value for name, value in headers.items()}, method)
+    return status, answered, text.decode()
 
 
 @pytest.fixture(scope="module")

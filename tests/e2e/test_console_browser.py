@@ -3,7 +3,6 @@ Chromium; without it every test here is skipped (`scripts/test --all` sets it)."
 import json
 import os
 import shutil
-import subprocess
 
 import pytest
 from devtools import Browser
@@ -14,12 +13,8 @@ pytestmark = pytest.mark.skipif(not os.environ.get("NEREID_BROWSER"), reason="NE
 
 
 @pytest.fixture(scope="module")
-def server(start_server, dist, tmp_path_factory):
-    checkpoint = tmp_path_factory.mktemp("checkpoint") / "model"
-    shutil.copytree(ROOT / "demo/model", checkpoint)
-    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
-    repository = tmp_path_factory.mktemp("repository") / "models"
-    subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--decoupled", "--copy"], check=True)
+def server(start_server, chat_repository):
+    repository = chat_repository(TEMPLATE, "--decoupled")
     shutil.copytree(ROOT / "tests/e2e/openai_models/oracle", repository / "oracle")
     return start_server(repository, python_flags("--console=on", "--model-control-mode=explicit", "--load-model=ensemble", "--load-model=oracle"),
                         environment={"ORACLE_CANCELLED": str(repository.parent / "cancelled")})

@@ -2,8 +2,6 @@
 inputs of the same names of the ensemble that nereid-repo makes. The expected prompts are rendered by PyPI jinja2."""
 import json
 import pathlib
-import shutil
-import subprocess
 import sys
 import urllib.request
 
@@ -26,13 +24,8 @@ TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
 
 
 @pytest.fixture(scope="module")
-def server(start_server, dist, tmp_path_factory):
-    checkpoint = tmp_path_factory.mktemp("checkpoint") / "model"
-    shutil.copytree(ROOT / "demo/model", checkpoint)
-    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
-    repository = tmp_path_factory.mktemp("repository") / "models"
-    subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--copy"], check=True)
-    return start_server(repository)
+def server(start_server, chat_repository):
+    return start_server(chat_repository(TEMPLATE))
 
 
 def ids_of(server, **texts):

@@ -1,9 +1,6 @@
 """Forced tool calls of the demo checkpoint, whose template is of the hermes family, and of the qwen3_coder family: by the clients of OpenAI and Anthropic, whole and
 streamed. The arguments are checked by PyPI's jsonschema."""
 import json
-import pathlib
-import shutil
-import subprocess
 import urllib.error
 import urllib.request
 
@@ -11,7 +8,6 @@ import jsonschema
 import pytest
 
 openai = pytest.importorskip("openai")
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATE = ("{% for m in messages %}{{ m.role + ': ' + m.content|trim + '\\n' }}{% endfor %}{% if tools %}<tool_call>{{ tools|tojson }}{% endif %}"
             "{% if add_generation_prompt %}assistant:{% if enable_thinking %}<think>{% endif %}{% endif %}")
 # Calls are written as <tool_call><function=NAME><parameter=NAME>VALUE, with texts as they are.
@@ -29,20 +25,9 @@ NAMED = {"type": "function", "function": {"name": "set_light"}}
 MESSAGES = [{"role": "user", "content": "Once upon a time"}]
 
 
-def serve(start_server, dist, folder, template):
-    checkpoint = folder / "model"
-    shutil.copytree(ROOT / "demo/model", checkpoint)
-    (checkpoint / "chat_template.jinja").write_text(template)
-    repository = folder / "models"
-    subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--decoupled", "--copy"], check=True)
-    config = repository / "tensorrt_llm/config.pbtxt"  # the stories of the demo like white space
-    config.write_text(config.read_text() + 'parameters { key: "json_whitespace" value { string_value: "1" } }\n')
-    return start_server(repository)
-
-
 @pytest.fixture(scope="module")
-def server(start_server, dist, tmp_path_factory):
-    return serve(start_server, dist, tmp_path_factory.mktemp("hermes"), TEMPLATE)
+def server(start_server, chat_repository):
+    return start_server(chat_repository(TEMPLATE, "--decoupled", json_whitespace=1))
 
 
 @pytest.fixture(scope="module")
@@ -84,8 +69,8 @@ def test_an_answer_is_one_valid_call(client, fields):
         assert streamed == calls and finish_reason == "tool_calls"
 
 
-def test_a_family_with_its_own_notation_of_arguments_is_forced_too(start_server, dist, tmp_path):
-    server = serve(start_server, dist, tmp_path, CODER_TEMPLATE)
+def test_a_family_with_its_own_notation_of_arguments_is_forced_too(start_server, chat_repository):
+    server = start_server(chat_repository(CODER_TEMPLATE, "--decoupled", json_whitespace=1))
     assert "'qwen3_coder'" in server.log.read_text()
     with openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0, timeout=120) as coder:
         for fields in ({"tool_choice": "required", "parallel_tool_calls": False}, {"tool_choice": NAMED}):

@@ -7,6 +7,7 @@ import struct
 import urllib.error
 import urllib.request
 
+from http_request import send_http
 import pytest
 from cuda_client import CudaClient
 
@@ -70,12 +71,7 @@ def client(driver):
 
 
 def post(server, path, body, expect=200):
-    request = urllib.request.Request(server.url + path, json.dumps(body).encode(), method="POST")
-    try:
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            status, text = answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        status, text = error.code, error.read()
+    status, _, text = send_http(server.url + path, body, method="POST")
     assert status == expect, text
     return json.loads(text) if text else {}
 

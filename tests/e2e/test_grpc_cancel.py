@@ -1,8 +1,6 @@
 """gRPC clients that disconnect, wait too long, read too slowly or send too much. The `patient` backend answers after the requested time and counts
 running and cancelled requests."""
 import asyncio
-import pathlib
-import shutil
 import socket
 import threading
 import time
@@ -12,20 +10,12 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOREVER_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    target = tmp_path_factory.mktemp("patient") / "repo"
-    shutil.copytree(ROOT / "tests/support/repositories/patient", target)
-    return target
-
-
-@pytest.fixture(scope="module")
-def server(start_server, repository, test_backends):
-    return start_server(repository, [test_backends])
+def server(start_server, patient_repository, test_backends):
+    return start_server(patient_repository, [test_backends])
 
 
 def connect(server):
@@ -120,8 +110,8 @@ def test_a_half_closed_stream_still_gets_its_responses(stub):
     assert len(list(answers)) == 3
 
 
-def test_a_stopping_server_takes_no_more_requests_of_a_stream(start_server, repository, test_backends):
-    server = start_server(repository, [test_backends])
+def test_a_stopping_server_takes_no_more_requests_of_a_stream(start_server, patient_repository, test_backends):
+    server = start_server(patient_repository, [test_backends])
     is_stopping = threading.Event()
 
     def requests():
@@ -189,8 +179,8 @@ def test_sockets_closed_in_mid_message_do_no_harm(server, stub):
     assert counters(stub)[0] == 0
 
 
-def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, repository, test_backends):
-    small = start_server(repository, [test_backends, "--grpc-max-message-size=100000"])
+def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, patient_repository, test_backends):
+    small = start_server(patient_repository, [test_backends, "--grpc-max-message-size=100000"])
     with connect(small) as channel:
         one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         large = request("waiter", id_="x" * 200_000)
@@ -201,8 +191,8 @@ def test_a_request_above_the_limit_is_refused_with_the_limit(start_server, repos
         assert counters(one) == (0, 0)
 
 
-def test_a_reader_that_is_too_slow_loses_its_stream(start_server, repository, test_backends):
-    strict = start_server(repository, [test_backends, "--grpc-max-unsent-size=4000000", "--grpc-write-timeout=300"])
+def test_a_reader_that_is_too_slow_loses_its_stream(start_server, patient_repository, test_backends):
+    strict = start_server(patient_repository, [test_backends, "--grpc-max-unsent-size=4000000", "--grpc-write-timeout=300"])
     with connect(strict) as channel, connect(strict) as other:
         watcher = service_pb2_grpc.GRPCInferenceServiceStub(other)
         answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
@@ -214,8 +204,8 @@ def test_a_reader_that_is_too_slow_loses_its_stream(start_server, repository, te
         assert caught.value.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
-def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, repository, test_backends):
-    narrow = start_server(repository, [test_backends, "--grpc-max-requests-per-stream=4"])
+def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, patient_repository, test_backends):
+    narrow = start_server(patient_repository, [test_backends, "--grpc-max-requests-per-stream=4"])
     with connect(narrow) as channel, connect(narrow) as other:
         watcher = service_pb2_grpc.GRPCInferenceServiceStub(other)
         answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
@@ -225,8 +215,8 @@ def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, repos
         assert [answer.infer_response.id for answer in answers] == [str(index) for index in range(6)]
 
 
-def test_a_stop_waits_for_requests_and_ends_idle_streams(start_server, repository, test_backends):
-    stopping = start_server(repository, [test_backends, "--exit-timeout-secs=3600"])  # more than the test's timeout
+def test_a_stop_waits_for_requests_and_ends_idle_streams(start_server, patient_repository, test_backends):
+    stopping = start_server(patient_repository, [test_backends, "--exit-timeout-secs=3600"])  # more than the test's timeout
     with connect(stopping) as channel:
         one = service_pb2_grpc.GRPCInferenceServiceStub(channel)
         hold = threading.Event()

@@ -5,6 +5,7 @@ import socket
 import urllib.error
 import urllib.request
 
+from http_request import send_http
 import numpy as np
 import pytest
 import tritonclient.grpc
@@ -53,12 +54,8 @@ def server(start_server, test_backends, tmp_path_factory):
 
 def infer(server, model, timeout=60):
     """Returns the status and the answer."""
-    request = urllib.request.Request(f"{server.url}/v2/models/{model}/infer", BODY)
-    try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
-            return answer.status, json.load(answer)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)
+    status, _, answer = send_http(f"{server.url}/v2/models/{model}/infer", BODY, timeout_s=timeout)
+    return status, json.loads(answer)
 
 
 def assert_others_are_served(server):

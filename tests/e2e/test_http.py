@@ -7,6 +7,7 @@ import shutil
 import urllib.error
 import urllib.request
 
+from http_request import send_http
 import numpy as np
 import pytest
 import tritonclient.http as httpclient
@@ -37,13 +38,9 @@ def client(server):
 
 
 def call(server, path, body=None, method=None):
-    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    request = urllib.request.Request(server.url + path, data=data, method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return reply.status, reply.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+    """Returns the status and the body."""
+    status, _, answer = send_http(server.url + path, body, method=method)
+    return status, answer
 
 
 def input_of(array, name="INPUT0", datatype=None, binary=True):

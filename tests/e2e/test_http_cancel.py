@@ -1,8 +1,6 @@
 """HTTP clients that disconnect or read too slowly. The `patient` backend answers after the requested time and counts running and cancelled
 requests."""
 import json
-import pathlib
-import shutil
 import time
 import urllib.request
 
@@ -10,20 +8,12 @@ import pytest
 
 from raw_http import Raw, post
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOREVER_MS = 3_600_000
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory):
-    target = tmp_path_factory.mktemp("patient") / "repo"
-    shutil.copytree(ROOT / "tests/support/repositories/patient", target)
-    return target
-
-
-@pytest.fixture(scope="module")
-def server(start_server, repository, test_backends):
-    return start_server(repository, [test_backends, "--http-max-unsent-size=1000000", "--http-write-timeout-secs=1"])
+def server(start_server, patient_repository, test_backends):
+    return start_server(patient_repository, [test_backends, "--http-max-unsent-size=1000000", "--http-write-timeout-secs=1"])
 
 
 def counters(server):
@@ -132,8 +122,8 @@ def wait_closed(port):
         time.sleep(0.01)
 
 
-def test_shutdown_finishes_requests_and_refuses_new_clients(start_server, repository, test_backends):
-    server = start_server(repository, [test_backends])
+def test_shutdown_finishes_requests_and_refuses_new_clients(start_server, patient_repository, test_backends):
+    server = start_server(patient_repository, [test_backends])
     with Raw(server.http) as client:
         client.send(post("/v2/models/ticker/generate_stream", {"COUNT": 40, "INTERVAL_MS": 50}))
         client.read_until(b"\n\n")
@@ -144,8 +134,8 @@ def test_shutdown_finishes_requests_and_refuses_new_clients(start_server, reposi
     assert server.process.wait(timeout=60) == 0
 
 
-def test_shutdown_cancels_requests_after_the_timeout(start_server, repository, test_backends):
-    server = start_server(repository, [test_backends, "--exit-timeout-secs=1"])
+def test_shutdown_cancels_requests_after_the_timeout(start_server, patient_repository, test_backends):
+    server = start_server(patient_repository, [test_backends, "--exit-timeout-secs=1"])
     with Raw(server.http) as client:
         client.send(WAITS["infer"]())
         wait_running(server, 1)

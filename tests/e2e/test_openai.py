@@ -5,11 +5,10 @@ import pathlib
 import shutil
 import subprocess
 import time
-import urllib.error
-import urllib.request
 
 import pytest
 
+from http_request import send_http
 from python_support import python_flags
 from raw_http import Raw, post
 
@@ -26,12 +25,8 @@ def cancelled(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def server(start_server, dist, tmp_path_factory, cancelled):
-    checkpoint = tmp_path_factory.mktemp("checkpoint") / "model"
-    shutil.copytree(ROOT / "demo/model", checkpoint)
-    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
-    repository = tmp_path_factory.mktemp("repository") / "models"
-    subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--decoupled", "--copy"], check=True)
+def server(start_server, chat_repository, cancelled):
+    repository = chat_repository(TEMPLATE, "--decoupled")
     shutil.copytree(ROOT / "tests/e2e/openai_models/oracle", repository / "oracle")
     return start_server(repository, python_flags("--cors-origin=https://chat.example", "--http-max-input-size=1000000", "--stream-keep-alive-secs=1"),
                         environment={"ORACLE_CANCELLED": str(cancelled)})
@@ -59,13 +54,7 @@ def error_of(client, **fields):
 
 def http(server, path, body=None, method=None, **headers):
     """Returns (status, headers, body) of one request."""
-    request = urllib.request.Request(server.url + path, data=body, headers={name.replace("_", "-"): value for name, value in headers.items()},
-                                     method=method)
-    try:
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            return reply.status, reply.headers, reply.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
+    return send_http(server.url + path, body, {name.replace("_", "-"): value for name, value in headers.items()}, method)
 
 
 def test_a_chat_is_answered_whole_and_as_a_stream(client):

@@ -1,11 +1,9 @@
 """Answers that are separated into content, reasoning and tool calls: the input parse_output of the ensemble that nereid-repo makes. An engine that answers
 with its prompt, in Python, makes the answers; the demo's engine makes the streams."""
 import json
-import pathlib
 import queue
 import re
 import shutil
-import subprocess
 import urllib.request
 
 import numpy as np
@@ -14,7 +12,6 @@ import tritonclient.grpc as grpcclient
 from python_support import python_flags
 from tritonclient.utils import InferenceServerException
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATE = "{% for m in messages %}{{ m.content }}{% endfor %}{% if tools %}{% endif %}{# <tool_call> #}"
 TOOLS = json.dumps([{"type": "function", "function": {"name": "f", "parameters": {}}}])
 ANSWER = ('<think>\nÜber it.\n</think>\n\nI call.\n<tool_call>\n{"name": "f", "arguments": {"city": "Zürich", "days": [1, 2]}}\n</tool_call>\n'
@@ -46,12 +43,8 @@ class TritonPythonModel:
 
 
 @pytest.fixture(scope="module")
-def server(start_server, dist, tmp_path_factory):
-    checkpoint = tmp_path_factory.mktemp("checkpoint") / "model"
-    shutil.copytree(ROOT / "demo/model", checkpoint)
-    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
-    repository = tmp_path_factory.mktemp("repository") / "models"
-    subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--copy", "--decoupled"], check=True)
+def server(start_server, chat_repository):
+    repository = chat_repository(TEMPLATE, "--decoupled")
     # The models of the demo, and beside them an ensemble whose engine repeats the prompt.
     shutil.copytree(repository / "tensorrt_llm", repository / "echo", ignore=shutil.ignore_patterns("*.safetensors"))
     config = (repository / "tensorrt_llm/config.pbtxt").read_text()

@@ -6,10 +6,9 @@ import json
 import pathlib
 import queue
 import struct
-import urllib.error
-import urllib.request
 import zipfile
 
+from http_request import send_http
 import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
@@ -142,12 +141,9 @@ def test_what_does_not_fit_is_refused_by_name_and_others_go_on(demo, fields, mes
 
 
 def post(demo, **fields):
-    request = urllib.request.Request(f"{demo.url}/v1/completions", data=json.dumps({"model": "ensemble", "temperature": 0, "max_tokens": TOKENS, **fields}).encode())
-    try:
-        with urllib.request.urlopen(request, timeout=60) as reply:
-            return json.load(reply)
-    except urllib.error.HTTPError as error:
-        return error.code, json.load(error)["error"]["message"]
+    """Returns the answer, or the status and the message of an error."""
+    status, _, answer = send_http(f"{demo.url}/v1/completions", {"model": "ensemble", "temperature": 0, "max_tokens": TOKENS, **fields})
+    return json.loads(answer) if status == 200 else (status, json.loads(answer)["error"]["message"])
 
 
 def saved(name, rows):

@@ -1,11 +1,10 @@
 """Restricted endpoints, which require a secret header."""
 import pathlib
 import re
-import urllib.error
-import urllib.request
 
 import grpc
 import pytest
+from http_request import send_http
 from raw_http import Raw
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 
@@ -21,11 +20,9 @@ def server(start_server, test_backends):
 
 
 def status(server, path, headers=None, body=None):
-    try:
-        with urllib.request.urlopen(urllib.request.Request(server.url + path, body, headers or {}), timeout=60) as answer:
-            return answer.status, answer.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read()
+    """Returns the status and the body."""
+    code, _, answer = send_http(server.url + path, body, headers)
+    return code, answer
 
 
 def test_the_line_of_the_start_names_the_groups(server):

@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 
+from http_request import send_http
 import pytest
 
 GATED = """import json, os, time
@@ -68,14 +69,11 @@ class Clients:
 
     def send(self, model, value, **parameters):
         body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1, 1], "data": [value]}], "parameters": parameters}
-        return self.pool.submit(self._ask, model, json.dumps(body).encode())
+        return self.pool.submit(self._ask, model, body)
 
     def _ask(self, model, body):
-        try:
-            with urllib.request.urlopen(urllib.request.Request(f"{self.server.url}/v2/models/{model}/infer", body), timeout=120) as answer:
-                return tuple(json.load(answer)["outputs"][0]["data"])
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)["error"]
+        status, _, answer = send_http(f"{self.server.url}/v2/models/{model}/infer", body)
+        return tuple(json.loads(answer)["outputs"][0]["data"]) if status == 200 else (status, json.loads(answer)["error"])
 
     def metric(self, name, model):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.server.metrics}/metrics", timeout=60) as answer:

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpcclient
 from hub_server import COMMIT, Hub, files_of
+from terminal import read_terminal
 from tritonclient.utils import InferenceServerException
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -515,12 +516,6 @@ def test_a_progress_bar_is_drawn_on_a_terminal(dist, hub, hub_environment):
     ours, theirs = pty.openpty()
     process = subprocess.Popen([dist / "bin/nereid", "pull", "org/story"], stdout=subprocess.DEVNULL, stderr=theirs, env={**os.environ, **hub_environment})
     os.close(theirs)
-    shown = b""
-    try:
-        while part := os.read(ours, 65536):
-            shown += part
-    except OSError:  # the end of a terminal
-        pass
-    os.close(ours)
+    shown = read_terminal(ours)
     assert process.wait(timeout=60) == 0
     assert b"\rmodel.safetensors" in shown.replace(b"\x1b[K", b"") and b"[########################]" in shown

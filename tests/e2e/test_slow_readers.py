@@ -15,7 +15,6 @@ from python_support import python_flags
 from raw_http import Raw, post
 from test_grpc_cancel import connect, counters, request, wait_running, wait_until
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_BYTES = 8_000_000
 RESPONSE_BYTES = 500_000
 NUM_RESPONSES = 120
@@ -86,9 +85,8 @@ class TritonPythonModel:
 
 
 @pytest.fixture(scope="module")
-def server(start_server, tmp_path_factory, test_backends):
-    target = tmp_path_factory.mktemp("slow") / "repo"
-    shutil.copytree(ROOT / "tests/support/repositories/patient", target)
+def server(start_server, patient_repository, test_backends):
+    target = patient_repository
     shutil.copytree(target / "ticker", target / "fountain")
     (target / "fountain/config.pbtxt").write_text((target / "ticker/config.pbtxt").read_text().replace('"patient"', '"fountain"'))
     for name, config, code in (("wrapped", WRAPPED, ""), ("ticks", TICKS, ""), ("speech", PYTHON, SPEECH), ("caller", PYTHON, CALLER)):

@@ -2,20 +2,17 @@
 PyPI's jsonschema, and Python's re."""
 import json
 import os
-import pathlib
 import random
 import re
-import shutil
-import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
 
+from http_request import send_http
 import jsonschema
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEMPLATE = ("{% for m in messages %}{{ m.role + ': ' + m.content|trim + '\\n' }}{% endfor %}"
             "{% if add_generation_prompt %}assistant:{% endif %}")
 PERSON = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer", "minimum": 0, "maximum": 150}},
@@ -24,25 +21,14 @@ NUM_SCHEMAS = int(os.environ.get("NEREID_NUM_SCHEMAS", 24))  # of the property t
 
 
 @pytest.fixture(scope="module")
-def server(start_server, dist, tmp_path_factory):
-    checkpoint = tmp_path_factory.mktemp("checkpoint") / "model"
-    shutil.copytree(ROOT / "demo/model", checkpoint)
-    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
-    repository = tmp_path_factory.mktemp("repository") / "models"
-    subprocess.run([dist / "bin/nereid-repo", "new", "llm", "--checkpoint", checkpoint, "--out", repository, "--decoupled", "--copy"], check=True)
-    config = repository / "tensorrt_llm/config.pbtxt"  # the stories of the demo like white space
-    config.write_text(config.read_text() + 'parameters { key: "json_whitespace" value { string_value: "1" } }\n')
-    return start_server(repository)
+def server(start_server, chat_repository):
+    return start_server(chat_repository(TEMPLATE, "--decoupled", json_whitespace=1))
 
 
 def post(server, path, body):
     """Returns the status and the body."""
-    request = urllib.request.Request(server.url + path, data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
-    try:
-        with urllib.request.urlopen(request, timeout=120) as reply:
-            return reply.status, reply.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+    status, _, text = send_http(server.url + path, body, {"Content-Type": "application/json"})
+    return status, text.decode()
 
 
 def generate(server, guide_type, guide="", **fields):
