@@ -92,7 +92,7 @@ def patient_repository(tmp_path_factory):
     return target
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def python_repository(tmp_path_factory):
     root = tmp_path_factory.mktemp("python") / "models"
     shutil.copytree(MODELS, root)
@@ -104,13 +104,12 @@ def python_repository(tmp_path_factory):
     return root
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def python_server(start_server, python_repository):
-    """A server with every Python model except "spare". Models are loaded and unloaded by request."""
+    """A server with every Python model except "spare". Models are loaded and unloaded by request. All modules share it, because each of its models
+    starts a process: a test that adds a model removes it."""
     models = [f"--load-model={each.name}" for each in python_repository.iterdir() if each.name != "spare"]
-    running = start_server(python_repository, python_flags("--model-control-mode=explicit", *models))
-    yield running
-    running.stop()
+    return start_server(python_repository, python_flags("--model-control-mode=explicit", *models))
 
 
 @pytest.fixture(scope="module")

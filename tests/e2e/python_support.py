@@ -96,6 +96,14 @@ def recovered_pid(server):
     return wait_for(pid, "the worker is back")
 
 
+def fresh_pid(server):
+    """Loads the model "fragile" again, and returns its worker's process id. The next worker starts at once when this one ends: only a model whose
+    workers have ended again and again waits longer each time."""
+    unload(server, "fragile")
+    load_by_request(server, "fragile")
+    return recovered_pid(server)
+
+
 def is_running(pid):
     try:
         return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in ("Z", "X")
@@ -118,6 +126,18 @@ def children(pid):
         except (FileNotFoundError, ProcessLookupError):
             pass
     return sorted(found)
+
+
+def workers_of(server, model):
+    """Returns the process ids of the model's workers, which have its name as an argument."""
+    found = []
+    for pid in children(server.process.pid):
+        try:
+            if model.encode() in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                found.append(pid)
+        except (FileNotFoundError, ProcessLookupError):  # it has ended
+            pass
+    return found
 
 
 def check_no_leaks(server, prefix):

@@ -37,13 +37,14 @@ class Raw:
         return found + marker
 
     def read_exactly(self, count):
-        while len(self.left) < count:
-            data = self.socket.recv(1 << 16)
+        received = bytearray(self.left)  # grows without a copy of what was received before
+        while len(received) < count:
+            data = self.socket.recv(1 << 20)
             if not data:
-                raise EOFError(self.left[-300:])
-            self.left += data
-        found, self.left = self.left[:count], self.left[count:]
-        return found
+                raise EOFError(bytes(received[-300:]))
+            received += data
+        self.left = bytes(received[count:])
+        return bytes(received[:count])
 
     def answer(self):
         """Returns (status, headers, body) of the next answer. The chunks of a chunked body are joined."""

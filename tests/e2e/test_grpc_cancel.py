@@ -115,7 +115,7 @@ def test_a_stopping_server_takes_no_more_requests_of_a_stream(start_server, pati
     is_stopping = threading.Event()
 
     def requests():
-        yield request("waiter", interval_ms=5000, id_="before")
+        yield request("waiter", interval_ms=2000, id_="before")
         is_stopping.wait(60)
         yield request("waiter", id_="after")
 
@@ -209,7 +209,7 @@ def test_a_stream_takes_so_many_requests_at_once_and_no_more(start_server, patie
     with connect(narrow) as channel, connect(narrow) as other:
         watcher = service_pb2_grpc.GRPCInferenceServiceStub(other)
         answers = service_pb2_grpc.GRPCInferenceServiceStub(channel).ModelStreamInfer(
-            iter([request("waiter", interval_ms=3000, id_=str(index)) for index in range(6)]), timeout=120)
+            iter([request("waiter", interval_ms=1500, id_=str(index)) for index in range(6)]), timeout=120)
         wait_running(watcher, 4)
         assert [counters(watcher)[0] for _ in range(50)] == [4] * 50
         assert [answer.infer_response.id for answer in answers] == [str(index) for index in range(6)]

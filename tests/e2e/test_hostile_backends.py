@@ -133,14 +133,15 @@ def test_model_whose_readiness_check_fails_is_not_ready(server, fault):
     assert infer(server, fault)[0] == 200
 
 
-@pytest.fixture
-def alone(start_server, test_backends, tmp_path):
+@pytest.fixture(scope="module")
+def alone(start_server, test_backends, tmp_path_factory):
     """alone(fault, flags=()): returns a server with the model `identity` and one model of the backend `hostile`, both loaded or attempted."""
     def start(fault, flags=()):
+        root = tmp_path_factory.mktemp("alone")
         for name, backend in (("identity", "identity_c"), ("hostile", "hostile")):
-            (tmp_path / name / "1").mkdir(parents=True)
-            (tmp_path / name / "config.pbtxt").write_text(CONFIG.format(backend=backend, fault=fault))
-        return start_server(tmp_path, [test_backends, "--exit-on-error=false", "--strict-readiness=false", *flags])
+            (root / name / "1").mkdir(parents=True)
+            (root / name / "config.pbtxt").write_text(CONFIG.format(backend=backend, fault=fault))
+        return start_server(root, [test_backends, "--exit-on-error=false", "--strict-readiness=false", *flags])
 
     return start
 
@@ -181,12 +182,23 @@ HANGING = {"instance_finalize": "1 models have not ended: 'hostile'", "model_fin
            "finalize": "backend 'hostile' has not ended: Finalize did not return within 5 s"}
 
 
+@pytest.fixture(scope="module")
+def hanging_servers(alone):
+    """A server for each finaliser that hangs. They stop at the same time, because each waits some seconds."""
+    servers = {}
+    for entry in HANGING:
+        fault, flags = model_fault_and_flags(entry + "_hangs")
+        servers[entry] = alone(fault, [*flags, "--exit-timeout-secs=1"])
+        assert infer(servers[entry], "hostile")[0] == 200
+    for server in servers.values():
+        server.begin_stop()
+    return servers
+
+
 @pytest.mark.parametrize("entry", HANGING)
-def test_a_finaliser_that_hangs_is_named_and_the_server_ends(alone, entry):
-    fault, flags = model_fault_and_flags(entry + "_hangs")
-    server = alone(fault, [*flags, "--exit-timeout-secs=1"])
-    assert infer(server, "hostile")[0] == 200
-    assert server.stop() == 1
+def test_a_finaliser_that_hangs_is_named_and_the_server_ends(hanging_servers, entry):
+    server = hanging_servers[entry]
+    assert server.wait() == 1
     assert HANGING[entry] in server.text()
     assert "exiting although work is still running: " in server.text()
 

@@ -10,7 +10,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from python_support import (MODELS, PATIENCE_S, ask_caller, check_no_leaks, children, is_running, is_stopped, log_of, num_descriptors, post,
+from python_support import (MODELS, PATIENCE_S, ask_caller, check_no_leaks, children, fresh_pid, is_running, is_stopped, log_of, num_descriptors, post,
                             python_flags, recovered_pid, run_fragile, wait_for)
 
 PREFIX = f"nereid_faults_{os.getpid()}"
@@ -49,7 +49,7 @@ def no_leaks(python_server):
     ("garbage_posted", "it sent an invalid message: "),
 ])
 def test_a_worker_that_ends_answers_with_how(python_server, case, text):
-    before = recovered_pid(python_server)
+    before = fresh_pid(python_server)
     status, answer = run_fragile(python_server, case)
     # Triton's message up to here, which scripts search for.
     lost = "Failed to process the request(s) for model instance 'fragile_0_0', message: Stub process 'fragile_0_0' is not healthy. The Python worker "
@@ -130,14 +130,14 @@ def test_shared_memory_cannot_be_taken_away(python_server):
 
 
 def test_a_killed_worker_is_replaced_while_it_idles(python_server):
-    before = recovered_pid(python_server)
+    before = fresh_pid(python_server)
     os.kill(before, signal.SIGKILL)
     assert recovered_pid(python_server) != before
 
 
 def test_killed_worker_is_reported_with_its_signal(python_server):
     """As the kernel does when memory runs out: in the middle of a request."""
-    before = recovered_pid(python_server)
+    before = fresh_pid(python_server)
     answers = []
     request = threading.Thread(target=lambda: answers.append(run_fragile(python_server, "hang")))
     request.start()
@@ -163,7 +163,7 @@ def test_a_stopped_worker_delays_no_unload(start_server, tmp_path):
 
 
 def test_nothing_that_a_worker_forked_stays(python_server):
-    before = recovered_pid(python_server)
+    before = fresh_pid(python_server)
     child = int(run_fragile(python_server, "fork")[1]["outputs"][0]["data"][0])
     assert is_running(child)
     os.kill(before, signal.SIGKILL)
@@ -270,7 +270,7 @@ def test_no_reply_is_lost_while_workers_are_killed(python_server):
     for each in threads:
         each.start()
     chance = random.Random(7)
-    deadline = time.monotonic() + float(os.environ.get("NEREID_SOAK_SECONDS", "15"))
+    deadline = time.monotonic() + float(os.environ.get("NEREID_SOAK_SECONDS", "8"))
     while time.monotonic() < deadline:
         workers = children(python_server.process.pid)
         if workers:

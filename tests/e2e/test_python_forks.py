@@ -1,5 +1,6 @@
 """Processes that a Python model forks, and their calls of the host."""
 import re
+import shutil
 import urllib.request
 
 import numpy as np
@@ -52,6 +53,7 @@ def load(python_server, python_repository):
     yield load_one
     for each in loaded:
         unload(python_server, each)
+        shutil.rmtree(python_repository / each)
 
 
 def ask(server, name, values=(1.0,)):
@@ -98,11 +100,11 @@ def test_processes_killed_during_a_call_leave_nothing_behind(python_server, load
             child.join()
             child.close()
             end.append(doubled([1, 2])[1])
-        for _ in range(200):
-            after = held()
-            if after == before:
+        for _ in range(int(values[1])):
+            if held() == before:
                 break
             time.sleep(0.05)
+        after = held()
         print("held before", before, "and after", after)
         return end + [float(before == after)]
 
@@ -119,8 +121,8 @@ def call_on(is_stream):
         else:
             doubled(np.ones(500000))
 """)
-    ask(python_server, "killer", [2.0])  # from here on, nothing more may remain
-    assert ask(python_server, "killer", [24.0]) == [4.0] * 25 + [1.0]
+    ask(python_server, "killer", [2.0, 0.0])  # the first call starts threads, which stay; from here on, nothing more may remain
+    assert ask(python_server, "killer", [24.0, 200.0]) == [4.0] * 25 + [1.0]
     wait_for(lambda: pending(python_server, "counter") == 0, "streams that nobody reads are cancelled")
     assert ask_caller(python_server, "stream", [2.0]) == [[0.0], [1.0], "empty"]
 

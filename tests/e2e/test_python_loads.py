@@ -58,16 +58,16 @@ def test_a_load_that_hangs_is_ended_in_time(start_server, tmp_path):
                             "    pb_utils.Logger.log_info('initializes')\n    time.sleep(600)\n  def execute(self, requests): pass\n"}
     for name, code in stages.items():
         write_model(tmp_path / "models", name, code)
-    running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,stub-timeout-seconds=10"))
+    running = start_server(tmp_path / "models", python_flags("--model-control-mode=explicit", "--backend-config=python,stub-timeout-seconds=4"))
     answers = {}
     loads = [threading.Thread(target=lambda name=name: answers.update({name: post(running, f"/v2/repository/models/{name}/load", {})})) for name in stages]
     for each in loads:
         each.start()
     for each in loads:
         each.join()
-    for name, task in (("import", "read the model's file within 10000 ms; its last line: 'reads'"),
-                       ("complete", "finish auto_complete_config within 10000 ms; its last line: 'completes'"),
-                       ("initialize", "finish initialize within 10000 ms; its last line: 'initializes'")):
+    for name, task in (("import", "read the model's file within 4000 ms; its last line: 'reads'"),
+                       ("complete", "finish auto_complete_config within 4000 ms; its last line: 'completes'"),
+                       ("initialize", "finish initialize within 4000 ms; its last line: 'initializes'")):
         status, answer = answers[name]
         assert status >= 400 and f"model '{name}'" in answer["error"] and f"it did not {task}" in answer["error"], answer
     assert running.stop() == 0

@@ -9,8 +9,8 @@ import threading
 import numpy as np
 import pytest
 import tritonclient.http as httpclient
-from python_support import (binary_output, binary_request, check_no_leaks, children, is_ready, load_by_request, post, python_flags, unload, wait_for,
-                            write_model)
+from python_support import (binary_output, binary_request, check_no_leaks, is_ready, is_running, load_by_request, post, python_flags, unload, wait_for,
+                            workers_of, write_model)
 from raw_http import Raw
 
 PREFIX = f"nereid_offers_{os.getpid()}"
@@ -129,10 +129,13 @@ def largest_region(server):
 @pytest.fixture
 def fresh(server):
     """The server, with workers whose memory has not grown."""
-    for model in (*MODELS, "two_instances", "batched", "text", "several"):
+    def reload(model):
         unload(server, model)
-        wait_for(lambda: not is_ready(server, model), "the model is gone")  # noqa: B023
+        wait_for(lambda: not is_ready(server, model), "the model is gone")
         load_by_request(server, model)
+
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        list(threads.map(reload, (*MODELS, "two_instances", "batched", "text", "several")))
     wait_for(lambda: largest_region(server) == REGION, "the old workers are gone")
     return server
 
@@ -338,10 +341,10 @@ def test_worker_that_overwrites_its_memory_affects_no_other_model(server):
 
 def test_a_body_holds_up_no_unload_and_finds_the_model_that_came_after(server):
     values = floats(4 * MIB, 1)
-    num_workers = len(children(server.process.pid))
+    [worker] = workers_of(server, "doubler")
     late, later = SlowUpload(server, "doubler", values), SlowUpload(server, "doubler", values)
     unload(server, "doubler")
-    wait_for(lambda: len(children(server.process.pid)) == num_workers - 1, "the worker is gone")
+    wait_for(lambda: not is_running(worker), "the worker is gone")
     late.raw.send(late.request[len(late.request) // 2:])
     assert late.raw.answer()[0] == 404
     load_by_request(server, "doubler")

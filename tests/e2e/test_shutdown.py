@@ -91,7 +91,7 @@ def test_stopping_server_refuses_new_requests_by_name_and_finishes_running_ones(
             http_client.InferenceServerClient(f"127.0.0.1:{server.http}") as http:
         assert add(grpc_client, grpc, 5, sequence_id=1, sequence_start=True) == 5
         assert add(http_client, http, 70, sequence_id=2, sequence_start=True) == 70
-        grpc.async_infer("twice", number(grpc_client, "IN", 3000, [1]), lambda result, error: answers.append(error or result))
+        grpc.async_infer("twice", number(grpc_client, "IN", 1500, [1]), lambda result, error: answers.append(error or result))
         wait_until((repository / "slow/1/begun").exists)
         server.process.terminate()
         wait_until(lambda: "Model 'seq' (version 1) has 2 in-flight inferences" in server.text())
