@@ -85,7 +85,8 @@ class ByteBudget {
 // outlive the owner. [one owner at a time]
 class BudgetShare {
  public:
-  // Without a limit of its own, or without a `whole`, the share is `whole`, which outlives it.
+  // `whole` outlives the share. If `max_bytes` is 0 or `whole` is null, the share has no limit of
+  // its own: budget() is `whole`.
   BudgetShare(ByteBudget* whole, size_t max_bytes, std::string_view flag)
       : budget_(whole), is_own_(whole != nullptr && max_bytes > 0) {
     if (is_own_) budget_ = new ByteBudget(max_bytes, flag, *whole);

@@ -10,7 +10,7 @@
 
 namespace nereid {
 
-// For texts whose kind has no limit of its own.
+// The limit of text files of kinds that have no limit of their own.
 inline constexpr size_t kMaxTextFileBytes = size_t{64} << 20;
 
 // The file's bytes. NOT_FOUND if it cannot be opened; INVALID_ARG if it is no regular file or has

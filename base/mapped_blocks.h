@@ -12,7 +12,7 @@ class MappedBlocks {
  public:
   // Smaller tensors belong into the heap.
   static constexpr size_t kMinBytes = 64 << 10;
-  // Of freed blocks that are kept.
+  // The most bytes of freed blocks that are kept for the next allocations.
   static constexpr size_t kMaxKeptBytes = 64 << 20;
 
   // Returns memory that is aligned to a page; null if the system has none. Its content is

@@ -13,7 +13,7 @@ namespace nereid {
 
 // Gives the thread that constructs it an alternate signal stack until the end of its life, for
 // handlers with SA_ONSTACK. Keeps a stack that the thread already has, such as a sanitizer's.
-// Without memory for a stack the thread has none, which is no error.
+// If there is no memory for a stack, the thread has none; that is no error.
 class AlternateSignalStack {
  public:
   AlternateSignalStack();

@@ -77,7 +77,7 @@ class AccumulatingEvents : public StepEvents {
 
   const std::shared_ptr<StepEvents> next_;
   const Step& step_;
-  // By index in the batch and index of the sequence.
+  // The tokens so far; the key is the index in the batch and the index of the sequence.
   std::map<std::pair<int32_t, int32_t>, std::vector<int32_t>> tokens_;
 };
 

@@ -40,8 +40,8 @@ struct EngineParameter {
   ParameterRule rule;
   // A phrase: what it does, which mechanism it tunes, or which feature it asks for.
   const char* about;
-  // Of kChoice, separated by spaces. Of kRange: the lowest and, if it is bounded, the highest
-  // value.
+  // For kChoice the values, separated by spaces. For kRange the lowest value and, if there is one,
+  // the highest.
   const char* choices = "";
   // Values that ask for nothing, separated by spaces. They are neither noted nor refused.
   const char* idle = "";

@@ -12,7 +12,7 @@
 
 namespace nereid::python {
 
-// For one call; the allocator's `request_userp` points to it.
+// Where the outputs of one call go. The allocator's `request_userp` points to it.
 struct CallOutputTarget {
   Worker& worker;       // the caller
   int64_t gpu_id = -1;  // preferred for outputs; -1: none

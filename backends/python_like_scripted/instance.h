@@ -27,10 +27,11 @@ class PythonInstance : public ModelInstance<PythonModel>, public SessionOwner {
 
   Status Initialize() override;
   Status Execute(Batch& batch) override;
-  // As NEREID_ModelInstanceMostInTurn and NEREID_ModelInstanceExecuteInTurn. [instance thread]
+  // Implement NEREID_ModelInstanceMostInTurn and NEREID_ModelInstanceExecuteInTurn. [instance
+  // thread]
   uint32_t MaxSerialRequests() const;
   void ExecuteSerially(std::span<TRITONBACKEND_Request*> requests);
-  // As NEREID_ModelInstanceOfferInput. [any thread]
+  // Implements NEREID_ModelInstanceOfferInput. [any thread]
   PostedInputBuffers::Buffer PostInputBuffer(uint64_t size_bytes);
   Status Ready() override;
   void Finalize() override;

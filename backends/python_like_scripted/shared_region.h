@@ -19,7 +19,7 @@
 
 namespace nereid::python {
 
-// Also the alignment of tensors.
+// The size of a block's header, which is also the alignment of tensors.
 inline constexpr uint64_t kBlockHeaderBytes = 64;
 
 // A mapping of the whole file at its size at that time. Later, longer mappings show the same bytes.
@@ -70,7 +70,7 @@ class SharedRegion {
   // Allocates a block; for the region that the host writes. UNAVAILABLE if the machine's memory or
   // `max_bytes` is exhausted. [any thread]
   Result<SharedBlock> Allocate(uint64_t size_bytes);
-  // As Allocate, but returns nothing if the file would have to grow; the next
+  // Does the same as Allocate, but returns nothing if the file would have to grow; the next
   // GrowForMissedAllocations grows it. Does not wait while another thread grows the file. [any
   // thread]
   std::optional<SharedBlock> TryAllocate(uint64_t size_bytes);

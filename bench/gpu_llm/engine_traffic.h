@@ -60,8 +60,8 @@ inline double Percentile(const std::vector<double>& sorted, size_t percent) {
   return sorted[std::min(sorted.size() - 1, sorted.size() * percent / 100)];
 }
 
-// Of some requests, in ms and in rising order: from sending to the first token, and from each token
-// to the next one.
+// The latencies of some requests in ms, in rising order: from sending a request to its first token,
+// and from each token to the next one.
 struct Latencies {
   explicit Latencies(const std::vector<Trace>& traces) {
     for (const Trace& trace : traces) {
@@ -182,13 +182,13 @@ class Bench {
     return static_cast<double>(tokens) / Seconds(to - from);
   }
 
-  // Of several requests in turn.
+  // The latencies of several requests, one after the other.
   Latencies FirstTokens(int32_t num_prompt, int count) {
     std::vector<Trace> traces;
     for (int i = 0; i < count; ++i) traces.push_back(Send({{num_prompt, 1}})[0]);
     return Latencies(traces);
   }
-  // In ms.
+  // The median time to the first token in ms.
   double MedianFirstToken(int32_t num_prompt, int count) {
     return Percentile(FirstTokens(num_prompt, count).first, 50);
   }
@@ -262,7 +262,8 @@ class Bench {
 
  private:
   const llm::SamplingParams sampling_;
-  // Of a sequence of Decode(). num_context_ 0: short.
+  // The tokens of a sequence of Decode(): those of the output, and those of the prompt (0: a short
+  // one).
   const int32_t num_output_, num_context_;
   int32_t vocab_size_ = 0;
   const gpu::GpuExecutor* executor_ = nullptr;  // owned by the engine; read while it is idle

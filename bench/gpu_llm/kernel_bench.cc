@@ -1,7 +1,8 @@
 // Measures matrix products alone: each matrix of a layer, by format and row count, in consecutive
 // launches as in a recorded step, over more weights than the cache has, with their norm and gate.
-// Or rope with its cache writes: up to 512 rows of as many sequences, more rows of one sequence. Or
-// attention of prompts of so many rows, 8,192 in all, behind --cached tokens each.
+// --kernel rope measures the rotary embedding with its cache writes instead: up to 512 rows of as
+// many sequences, more rows of one sequence. --kernel attention measures the attention of prompts
+// of so many rows, 8,192 in all, behind --cached tokens each.
 //
 //   gpu_kernel_bench [--shape 8b|1b|70b/4|qwen3-30b-a3b] [--rows 1,8,16] [--weights bf16|fp8|int4]
 //                    [--kernel auto|stream|split|cublas|rope|attention] [--split 0] [--cached 0]

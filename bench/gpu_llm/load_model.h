@@ -32,7 +32,8 @@ struct LoadedModel {
   gpu::GpuExecutor* first = nullptr;
 };
 
-// With one device, options.device is used.
+// Loads a model with made-up weights on the devices. If there is one device, options.device names
+// it.
 inline LoadedModel LoadModel(const llm::DecoderSpec& spec, const gpu::GpuExecutorOptions& options,
                              std::span<const int32_t> devices) {
   llm::DecoderModel model;

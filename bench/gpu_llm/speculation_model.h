@@ -48,7 +48,7 @@ double MsOf(const Call& call) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// Of at least one value.
+// There is at least one value.
 inline double Median(std::vector<double> values) {
   const auto median = values.begin() + std::ssize(values) / 2;
   std::nth_element(values.begin(), median, values.end());
@@ -170,7 +170,7 @@ inline EngineRate MeasureRate(llm::Engine& engine, int32_t batch, int num_rounds
   return rate;
 }
 
-// Of each entry with draft tokens.
+// The mean number of draft tokens of an entry that has any.
 inline double MeanDrafted(const llm::SpeculationCounts& counts) {
   return static_cast<double>(counts.num_drafted) /
          static_cast<double>(std::max<int64_t>(1, counts.num_verified_chains));
@@ -214,7 +214,7 @@ class AcceptingExecutor : public llm::Executor {
 
  private:
   std::unique_ptr<llm::Executor> executor_;
-  // Of the steps in flight, by entry: the numbers of its accepted drafts.
+  // For each step in flight and each of its entries: the indices of the drafts that are accepted.
   std::deque<std::vector<std::vector<int32_t>>> accepted_;
 };
 

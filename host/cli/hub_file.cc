@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kMaxFileAttempts = 6;  // without a further byte in between
-// Of a file whose size the hub does not state.
+// The limit for a file whose size the hub does not state.
 constexpr uint64_t kMaxUnstatedBytes = uint64_t{1} << 30;
 
 std::optional<uint64_t> ParseSize(const std::string& text) {

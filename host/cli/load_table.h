@@ -15,7 +15,7 @@ struct ModelLoad {
   double num_requests = 0;
   double num_failures = 0;
   double num_queued = 0;  // in the model's queue
-  // Of language models:
+  // Only language models have these:
   bool is_engine = false;
   double num_running = 0;    // sequences
   double num_waiting = 0;    // sequences
@@ -25,7 +25,7 @@ struct ModelLoad {
   double first_token_seconds = 0;  // the sum of the times to first token
 };
 
-// By the name of the model. The steps of a model of `nereid serve` are part of it.
+// The key is the model's name. The load of a model of `nereid serve` includes that of its steps.
 using ServerLoad = std::map<std::string, ModelLoad>;
 
 ServerLoad ReadServerLoad(const std::vector<MetricSample>& samples);

@@ -38,7 +38,7 @@ std::vector<uint64_t> WaitForCacheTokens(const std::vector<ServedModel>& models,
   return tokens;
 }
 
-// Which engine the core has chosen is known by the library that it has opened.
+// Tells which engine the core has chosen by the library that it has opened.
 std::string EngineText() {
   constexpr size_t kMaxBytes = size_t{64} << 20;
   const Result<std::string> maps = ReadFileBeginning("/proc/self/maps", kMaxBytes);

@@ -39,7 +39,8 @@ constexpr uint64_t kRecheckNs = 20'000'000;
 // Decides when a waiting Stop logs its progress: at once, then once per second, and at its end.
 class StopReport {
  public:
-  // Without `is_wanted`, what is left after a failed start is reported only if it takes a second.
+  // `is_wanted` is false after a failed start: then the stop is reported only if it takes longer
+  // than a second.
   StopReport(uint64_t deadline_ns, bool is_wanted)
       : deadline_ns_(deadline_ns),
         is_wanted_(is_wanted),

@@ -144,7 +144,7 @@ class Server {
   std::mutex stop_mutex_;                       // serializes Stop
   bool has_ended_ = false;
   bool was_started_ = true;  // false: Start failed, so that the stop is nothing to report
-  // In order of construction.
+  // These are destroyed in reverse order.
   std::unique_ptr<CoreServices> services_;
   ModelTable models_;
   std::unique_ptr<ModelLoader> loader_;

@@ -71,7 +71,7 @@ class ServerModelControl final : public ModelControl {
     return is_any;
   }
 
-  // Of all versions; 0 if there was none.
+  // The time of the last inference of any version of the model; 0 if there was none.
   Result<int64_t> LastInferenceMs(const std::string& name) const {
     NEREID_ASSIGN_OR_RETURN(const Message message, server_.ModelStatistics(name.c_str()));
     NEREID_ASSIGN_OR_RETURN(const std::string_view json, message.Json());

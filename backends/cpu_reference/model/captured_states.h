@@ -28,7 +28,8 @@ class CapturedStates {
       }
     }
   }
-  // Of the last step: [num_tokens, row_size], in which the layers' states are side by side.
+  // The states that the last step kept: [num_tokens, row_size]. A row has those of all chosen
+  // layers, one behind the other.
   std::span<const float> states() const { return states_; }
   size_t row_size() const { return layers_.size() * hidden_size_; }
 

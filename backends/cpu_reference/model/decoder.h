@@ -36,7 +36,7 @@ class Decoder {
   // From the next call on, Forward keeps the hidden states that enter these layers. Each number is
   // in [0, num_layers]; num_layers means the output of the last layer.
   void Capture(std::vector<int32_t> layers) { captured_.Choose(std::move(layers)); }
-  // Of the last call.
+  // What the last call of Forward kept.
   const CapturedStates& captured() const { return captured_; }
 
  private:

@@ -14,9 +14,10 @@ namespace nereid::llm {
 namespace {
 
 constexpr size_t kMaxPriorIds = tokenizer::kMaxPendingIds;
-// Per sequence; beyond this, updates are merged into the newest.
+// The most updates that wait for one sequence. Further ones are merged into the newest.
 constexpr size_t kMaxQueuedUpdates = 64;
-// In one merged update. Ids and probabilities are bounded by the length of the sequence.
+// The most logits in one merged update. Ids and probabilities need no limit: the length of the
+// sequence bounds them.
 constexpr size_t kMaxMergedLogits = size_t{16} << 20;
 constexpr int32_t kIdPadding = -1;  // pads the shorter sequences of a response
 

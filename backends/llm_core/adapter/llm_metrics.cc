@@ -38,7 +38,7 @@ struct GaugeFamily {
   std::vector<Category> categories;
 };
 
-// In place of the family of in-flight batching, for models whose gpt_model_type is V1.
+// Models whose gpt_model_type is V1 have this family in place of that of in-flight batching.
 const GaugeFamily& V1Family() {
   static const GaugeFamily family = {
       "nv_trt_llm_v1_metrics",
@@ -217,7 +217,7 @@ Status LlmMetrics::UpdateAdapters(int32_t max_adapters, AdapterUsage::Names name
   return adapters_in_use_->Set(std::chrono::duration<double>(now).count());
 }
 
-// Of the model's own drafter, and of the drafts that clients send.
+// Adds the counts of the model's own drafter, and of the drafts that clients send.
 Status LlmMetrics::AddSpeculation(const std::string& model, const std::string& version,
                                   const std::string& drafter) {
   using S = EngineStats;

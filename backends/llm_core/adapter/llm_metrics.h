@@ -57,7 +57,7 @@ class LlmMetrics {
   std::vector<Metric> counters_;  // always zero
   MetricFamily::Labels model_labels_;
   std::optional<MetricFamily> adapter_family_;
-  // Of the label values in adapter_names_. Absent until a request uses an adapter.
+  // The metric whose label values are adapter_names_. Absent until a request uses an adapter.
   std::optional<Metric> adapters_in_use_;
   AdapterUsage::Names adapter_names_;
   std::mutex histograms_mutex_;     // guards histograms_

@@ -16,7 +16,7 @@
 
 namespace nereid::llm {
 
-// Which inputs of a request choose the tokens (decoding_mode).
+// The parameter decoding_mode: which inputs of a request may choose the tokens.
 enum class DecodingMode : uint8_t { kAny, kTopK, kTopP, kTopKTopP, kBeamSearch };
 
 struct LlmParameters {

@@ -77,7 +77,8 @@ class BlockPool {
   void SetTime(int64_t now_ms) { now_ms_ = now_ms; }
   bool is_referenced(int32_t block) const { return blocks_[block].references > 0; }
 
-  // From now on, what becomes of the cached content is noted. What is cached already comes first.
+  // From now on, TakeEvents() returns what becomes of the cached content. The first events say what
+  // is cached already.
   void NoteEvents();
   std::vector<KvEvent> TakeEvents() { return std::exchange(events_, {}); }
 

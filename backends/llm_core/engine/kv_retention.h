@@ -11,7 +11,8 @@
 namespace nereid::llm {
 
 inline constexpr int32_t kMaxRetentionPriority = 100;
-// Of blocks for which no request has chosen a priority, and of those whose duration has ended.
+// The priority of blocks for which no request has chosen one, and of those whose duration has
+// ended.
 inline constexpr uint8_t kDefaultRetentionPriority = 35;
 inline constexpr int32_t kMaxRetentionRanges = 1024;  // of one request
 
@@ -32,11 +33,12 @@ struct TokenRangeRetention {
 
 struct KvRetention {
   std::vector<TokenRangeRetention> ranges;  // in any order, without overlaps
-  // Of blocks that begin with an output token. Absent: unchanged.
+  // The priority of blocks that begin with an output token. Absent: they keep what they have.
   std::optional<int32_t> decode_priority;
   int32_t decode_duration_ms = -1;
 
-  // Of the block whose first token is at `position`. Absent: the block keeps what it has.
+  // The retention of the block whose first token is at `position`. Absent: the block keeps what it
+  // has.
   std::optional<BlockRetention> Of(int32_t position, int32_t num_prompt) const;
 };
 

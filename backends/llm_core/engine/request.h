@@ -50,8 +50,8 @@ struct SequenceOutput {
   int32_t sequence_index = 0;
   // If requested, for sequence 0 and in its first call:
   std::span<const float> prompt_log_probs;  // of each prompt token but the first
-  // Of each prompt token but the first: the num_prompt_top_log_probs likeliest ones at its place,
-  // most likely first.
+  // For each prompt token but the first: the num_prompt_top_log_probs likeliest tokens at its
+  // place, most likely first.
   std::span<const SampledToken> prompt_top_tokens;
   std::span<const float> context_logits;  // [num_prompt, vocab_size], before any sampling rule
   // Parallel to ids: [ids.size(), vocab_size], before any sampling rule.

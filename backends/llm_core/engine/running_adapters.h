@@ -65,7 +65,7 @@ class RunningAdapters {
   const Prepare prepare_;
   std::map<uint64_t, int32_t> users_;  // sequences, by serial
   int64_t used_bytes_ = 0;
-  // In this step, so far: the sequences that wait for memory of adapters or for sequences that do,
+  // The sequences of this step so far that wait for memory of adapters or behind sequences that do,
   // and those that wait until their adapter is ready.
   int32_t num_skipped_ = 0, num_unready_ = 0;
   // The first sequence that waits for memory of adapters, and how many with adapters of their own

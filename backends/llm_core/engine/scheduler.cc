@@ -193,7 +193,7 @@ void Scheduler::LimitPrefillTokens(const StepBatch& batch) {
   step_limit_ = static_cast<int32_t>(std::min<int64_t>(step_limit_, bound));
 }
 
-// In order of rank.
+// Goes through the waiting sequences in order of rank.
 void Scheduler::AdmitWaiting(StepBatch& batch) {
   running_adapters_.BeginStep(waiting_, !running_.empty());
   for (auto next = waiting_.begin(); next != waiting_.end();) {

@@ -33,7 +33,8 @@ struct SequenceLogits {
   std::vector<float> context_logits;
   std::vector<float> generation_logits;
   std::vector<SampledToken> top_tokens;  // of each sampled token
-  // Of a beam: the logits of the present step, and those of each sampled token. Forks share them.
+  // Only for beams: the logits of the present step, and those of each sampled token. Forks share
+  // them.
   LogitsRow step_logits;
   std::vector<LogitsRow> beam_logits;
   int32_t num_prompt_done = 0;  // prompt tokens whose outputs are kept
@@ -143,7 +144,7 @@ struct alignas(128) Sequence {
   bool decodes_next() const { return num_tokens() - num_cached == 1 && !is_suspended; }
   // Drafts that its next step may verify: the step also yields the token behind them.
   int32_t max_drafts() const { return num_max_tokens - num_tokens() - 1; }
-  // As in SamplingInput.
+  // The ids that may not come next, as SamplingInput has them: before min_tokens, the end ids.
   std::span<const int32_t> banned_ids() const {
     if (num_tokens() >= num_min_tokens) return {};
     return request->stop.end_ids;

@@ -38,8 +38,8 @@ class SequenceGrammar {
   void SetDrafts(std::span<const int32_t> drafts, std::span<const int32_t> parents);
   // Computes the masks of the next step, unless they are known from an earlier one.
   void ComputeMask();
-  // As BatchEntry::token_masks: a row for the next token, and one behind each of the first
-  // `num_drafts` of the drafts. Their address changes only in SetDrafts.
+  // The masks in the form of BatchEntry::token_masks: a row for the next token, and one behind each
+  // of the first `num_drafts` of the drafts. Their address changes only in SetDrafts.
   std::span<const uint32_t> masks(size_t num_drafts) const {
     return std::span(masks_).first((1 + num_drafts) * num_words_);
   }

@@ -37,8 +37,8 @@ class StepsInFlight {
   // Adds the step `batch`, which was submitted for `sequences`.
   void Add(const StepBatch& batch, const std::vector<Sequence*>& sequences, bool overlaps,
            std::chrono::steady_clock::time_point began);
-  // For a newest step that may be overlapped: appends a pending token to each sequence that it
-  // samples.
+  // Appends a pending token to each sequence that the newest step samples. Call it if that step may
+  // be overlapped.
   void AddPendingTokens();
   // Removes and returns the oldest step, whose results are available.
   StepInFlight TakeCompleted();

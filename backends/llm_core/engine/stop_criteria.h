@@ -21,7 +21,8 @@ struct StopResult {
   // off unless StopCriteria::includes_stop. Tokens that may begin a stop word are held back until
   // the sequence continues or ends.
   int32_t num_visible = 0;
-  // With kStop, what ended the sequence: an end id, else the index of a stop word. -1: not that.
+  // If the reason is kStop, one of these says what ended the sequence: an end id, or the index of a
+  // stop word. The other one is -1.
   int32_t end_id = -1;
   int32_t stop_word = -1;
 };

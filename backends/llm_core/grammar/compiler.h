@@ -27,8 +27,8 @@ struct CompilerLimits {
   // Guides that wait for a thread. Requests with the same guide wait together.
   size_t max_waiting = 256;
   size_t max_waiting_bytes = size_t{64} << 20;
-  // Of grammars and guides that are kept after their requests, the automata that requests have
-  // built included. The least recently used are dropped; requests keep theirs.
+  // Limits of the grammars and guides that are kept after their requests, including the automata
+  // that requests have built. The least recently used are dropped; requests keep theirs.
   size_t max_cache_bytes = size_t{512} << 20;
   size_t max_cached = 256;
   GrammarOptions grammar;

@@ -55,7 +55,7 @@ class Grammar {
 
   const SyntaxGraph& graph() const { return *graph_; }
   const Vocabulary& vocabulary() const { return *vocabulary_; }
-  // Of the grammar and its current lexer.
+  // The memory of the grammar and its current lexer.
   size_t size_bytes() const;
 
  private:

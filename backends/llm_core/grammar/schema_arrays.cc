@@ -102,7 +102,7 @@ Result<bool> SchemaBuilder::CountItem(const ArrayRules& rules, uint32_t counted,
   return true;
 }
 
-// That two items differ is read as names of objects are: each one excludes the texts of those
+// Items must differ in the same way as names of an object: each one excludes the texts of those
 // before it. For this, all texts of a value must be known from one of them.
 Result<SchemaBuilder::DifferentItems> SchemaBuilder::ReadDifferentItems(const ArrayRules& rules) {
   const std::string path = document_.PathOf(rules.unique_schema) + ": uniqueItems: ";

@@ -21,7 +21,7 @@ struct Decimal {
   static std::optional<Decimal> Of(const nlohmann::ordered_json& number);
   bool IsZero() const { return integer == "0" && fraction.empty(); }
   bool IsInteger() const { return fraction.empty(); }
-  // Without exponent, the same for equal numbers.
+  // The number without an exponent. Equal numbers have the same text.
   std::string Text() const {
     return (is_negative ? "-" : "") + integer + (fraction.empty() ? "" : "." + fraction);
   }

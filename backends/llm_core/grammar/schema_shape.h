@@ -146,7 +146,7 @@ class SchemaDocument {
     std::string uri;
     const Json* root = nullptr;
     std::unordered_map<std::string, const Json*> anchors;
-    // By $dynamicAnchor; "" for the root if it has $recursiveAnchor.
+    // The key is the $dynamicAnchor, or "" for a root that has $recursiveAnchor.
     std::map<std::string, const Json*> dynamic_anchors;
   };
   // What the dynamic references lead to that are read inside of the same resources: the anchors of

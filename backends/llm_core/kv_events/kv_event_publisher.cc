@@ -108,7 +108,7 @@ uint64_t Decode(std::string_view bytes) {
   return number;
 }
 
-// As vLLM decides it.
+// Whether the socket binds to the address instead of connecting to it. The rules are vLLM's.
 bool IsBound(std::string_view endpoint) {
   return endpoint.find('*') != std::string_view::npos ||
          endpoint.find("::") != std::string_view::npos ||

@@ -57,7 +57,7 @@ class BackendManager {
   const BackendOptions options_;
   MemoryManager* const memory_;
   mutable std::mutex mutex_;  // guards slots_; never held while backend code runs
-  // By library path, plus the directory of a Python-based backend.
+  // The key is the library's path, followed by the directory of a Python-based backend.
   std::map<std::string, Slot> slots_;
 };
 

@@ -46,7 +46,7 @@ bool IsModel(const fs::path& path) {
   });
 }
 
-// Without a slash at its end, so that it has a last component.
+// The absolute path without a slash at its end, so that it has a last component.
 fs::path Whole(const std::string& path) {
   const fs::path whole = fs::absolute(path).lexically_normal();
   return whole.has_filename() ? whole : whole.parent_path();

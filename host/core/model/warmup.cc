@@ -281,7 +281,7 @@ Status RunSample(const WarmupSample& sample, Instance* instance) {
 
 Status RunWarmups(const ModelConfig& config, const std::string& model_dir, CoreServices& services,
                   RequestTarget* target, Instance* instance) {
-  // Without a reference count: the warm-up ends before the model can end.
+  // It needs no reference count, because the warm-up ends before the model can end.
   const std::shared_ptr<RequestTarget> uncounted(std::shared_ptr<void>(), target);
   for (const Warmup& warmup : config.warmups) {
     if (warmup.batch_size == 0) continue;  // as in Triton: a sample without requests

@@ -16,7 +16,7 @@
 namespace nereid::core {
 
 // ---- the key under which the host stores a model ----
-// Without model namespacing, it is the model's name. With namespacing it is the qualified name
+// Without model namespacing the key is the model's name. With namespacing it is the qualified name
 // "<repository>/<name>". Model names contain no slash, so the last slash separates the two.
 
 inline std::string QualifiedName(std::string_view space, std::string_view name) {

@@ -51,7 +51,8 @@ struct InputTensor {
   std::string raw_name;                        // the client's name of a raw input
   std::shared_ptr<const uint32_t> raw_length;  // data of the first buffer of a raw BYTES input
   InputBuffers buffers;
-  // By host policy: buffers that replace `buffers` on its instances. Almost always empty.
+  // Buffers that replace `buffers` on the instances of a host policy, with its name. Almost always
+  // empty.
   std::vector<std::pair<std::string, InputBuffers>> policy_buffers;
 
   // Set by InferRequest::Prepare.

@@ -27,7 +27,7 @@ class InferMessage {
 
   // Size of the parsed bytes.
   size_t size_bytes() const { return bytes_.bytes.size(); }
-  // Without raw_input_contents.
+  // The message without its raw_input_contents, which raw() returns.
   const inference::ModelInferRequest& message() const { return *message_; }
   size_t raw_count() const { return raw_.size(); }
   std::string_view raw(size_t index) const { return raw_[index]; }

@@ -22,9 +22,9 @@ namespace nereid::http {
 struct KServeOptions {
   std::string header_forward_pattern;
   RestrictedApis restricted;
-  // For platforms that do not forward custom headers: Content-Type prefix of bodies with binary
-  // tensors, to which the length of the JSON part is appended. If empty,
-  // Inference-Header-Content-Length carries the length.
+  // The prefix of the Content-Type of bodies with binary tensors, behind which stands the length of
+  // the JSON part. Platforms that do not forward custom headers need it. If it is empty, the header
+  // Inference-Header-Content-Length has the length.
   std::string binary_content_type;
   bool binary_responses_in_content_type = false;  // also for responses, otherwise only for requests
   HttpStatusMapping http_status_of_error = &DefaultHttpStatus;

@@ -43,7 +43,7 @@ bool KServeService::AwaitsBody(const HttpConnection& connection, const RequestHe
   return !context_.access.Check(RequestCaller(connection, head), operation, route.model.name);
 }
 
-// For a request with binary inputs: the JSON part in front of them.
+// The size of the JSON part of a request with binary inputs, which stand behind it.
 std::optional<size_t> KServeService::NumLeadingBytes(const RequestHead& head, uint64_t body_bytes) {
   if (body_bytes < kMinPostedInputBytes) return std::nullopt;
   const Route route = FindRoute(head.path);

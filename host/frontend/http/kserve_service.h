@@ -28,7 +28,7 @@ class KServeService final : public HttpService {
   PostedMemory AcquirePostedMemory(const RequestHead& head, uint64_t rest_bytes) override;
 
   const AccessControl& access() const { return context_.access; }
-  // For services that start models of their own accord, on the same port.
+  // Services on the same port that start models themselves use it.
   KServeContext& context() { return context_; }
   const std::atomic<bool>& is_draining() const { return is_draining_; }
   // Runs `work` on a thread that may block, then answers with 200 or with the error of `work`.

@@ -17,7 +17,7 @@ namespace nereid::openai {
 // Command line options of the OpenAI routes.
 struct OpenAiOptions {
   std::vector<std::string> cors_origins;  // --cors-origin
-  // Of POST /v1/responses; 0: nothing is stored.
+  // The limits of the responses that POST /v1/responses stores. 0 responses: none is stored.
   size_t max_stored_responses = 1000;  // --max-stored-responses
   int64_t max_stored_age_s = 3600;     // --max-stored-response-age-secs
   int32_t keep_alive_s = 15;           // --stream-keep-alive-secs

@@ -43,7 +43,7 @@ struct OutputPolicy {
   }
 
  private:
-  // In front of mapped memory: its size, header included.
+  // The header in front of mapped memory contains the size of both.
   static constexpr size_t kHeaderBytes = 64;
   // The userp of mapped memory, which is no object's address.
   static void* MappedTag(void* base) { return static_cast<char*>(base) + 1; }

@@ -40,7 +40,7 @@ Status HttpConnection::CannotAllocate(uint64_t body_bytes) {
   return UnavailableError("cannot allocate memory for a request body of ", body_bytes, " bytes");
 }
 
-// For a body that is read behind its head, which stays in input_.
+// Makes room for a body that is read behind its head into input_, where the head stays.
 void HttpConnection::MakeRoomBehindHead() {
   if (input_.free_bytes() >= 4096) return;
   input_.Grow(input_.capacity() * 2);

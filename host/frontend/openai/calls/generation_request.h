@@ -34,8 +34,8 @@ struct GenerationRequest {
   bool echoes_prompt = false;         // with log probabilities if has_log_probs
   // max_tokens is 0: answers are the prompts alone. The model makes a token, which is dropped.
   bool drops_tokens = false;
-  // Of streams that echo their prompts, and where tokens are dropped: the texts by prompt; empty
-  // for prompts of token ids. Empty list: the model itself repeats the prompts.
+  // The texts of the prompts, for streams that echo them and for requests whose tokens are dropped.
+  // The text of a prompt of token ids is empty. Empty list: the model itself repeats the prompts.
   std::vector<std::string> echoes;
   bool has_token_ids = false;
   bool keeps_first_tool_call_only = false;

@@ -46,9 +46,9 @@ struct Field {
   uint16_t routes;  // of RouteSet
   FieldKind kind;
   Handling handling;
-  // Of kTensor: the input that carries the value. A model without it refuses the field.
+  // For kTensor: the input that carries the value. A model without it refuses the field.
   std::string_view tensor = {};
-  // Of numbers, also of those in a list; of a list of texts: the most texts.
+  // Limits of a number, and of each number of a list. For a list of texts, `max` is the most texts.
   double min = 0;
   double max = 0;
   // JSON of a value that changes nothing; always accepted. Empty: there is none.

@@ -185,7 +185,8 @@ class ChatFormat final : public ChunkFormat {
     json += '}';
   }
 
-  // With the tool call of this index, if there is one. The texts come with the first one.
+  // Appends what a piece adds. `call` is the index of the tool call to append, if there is one; the
+  // texts are appended with the first call.
   static void AppendDelta(std::string& json, const AnswerPiece& piece, size_t call) {
     json += '{';
     if (call == 0 && !piece.text.empty()) {

@@ -16,10 +16,11 @@ namespace {
 
 constexpr size_t kMaxRequestId = 128;
 constexpr size_t kMaxBiases = 1024;
-// For models whose max_tokens is required. The engine reduces it to what the context leaves.
+// What models whose max_tokens is required get for an answer without a limit. The engine reduces it
+// to what the context leaves.
 constexpr int64_t kUnlimitedTokens = 1 << 30;
 
-// Of 31 bits, because a model may declare any type for its seed.
+// The seed has 31 bits, because a model may declare any integer type for it.
 int64_t RandomSeed() {
   thread_local std::mt19937_64 generator{std::random_device{}()};
   return static_cast<int64_t>(generator() >> 33);
@@ -261,7 +262,7 @@ Status GenerationFields::WriteInputs(const GenerationRequest& request, int64_t d
   if (request.is_stream && model_.is_decoupled && writer.Has("stream")) {
     NEREID_RETURN_IF_ERROR(writer.AddBool("stream", true));
   }
-  // For `usage`. Models of TensorRT-LLM's newest release send the counts only where asked.
+  // `usage` needs the counts, which models of TensorRT-LLM's newest release send only if asked.
   for (const char* const name : {"return_num_input_tokens", "return_num_output_tokens"}) {
     if (writer.Has(name)) NEREID_RETURN_IF_ERROR(writer.AddBool(name, true));
   }
@@ -307,7 +308,7 @@ Status GenerationFields::WriteTensor(const FieldValue& value, InputWriter& write
 // all tokens. Where the engine itself has defaults from the checkpoint, it uses those.
 Status GenerationFields::WriteSampling(InputWriter& writer) {
   const FieldValue* const top_p = body_.Find("top_p");
-  // To the engine, a top_p of 0 means that none is set, so that one token stands for it.
+  // To the engine, a top_p of 0 means that none is set. So it gets a top_k of 1 instead.
   const bool is_one_token = top_p != nullptr && top_p->number == 0;
   struct Parameter {
     const char* name;

@@ -167,7 +167,7 @@ void HandleChange(ApiContext& context, HttpConnection& connection, const Request
   Status status = ChooseModel(context, visible, parsed, *change);
   const ApiOperation operation =
       route == kLoadAdapter ? ApiOperation::kLoadModel : ApiOperation::kUnloadModel;
-  // Without a model, only whether the client may do so for any.
+  // If no model is known, this checks the right with a name that no model has.
   const std::string& called = status.ok() ? change->model : " ";
   if (!CheckApiAccess(context, connection, head, operation, called)) return;
   if (status.ok()) status = CheckName(visible, parsed, *change);

@@ -412,7 +412,7 @@ class ResponseFormat final : public AnswerFormat {
   const StoreResponse store_;
   std::vector<Json> output_;  // the finished items
   int64_t sequence_number_ = 0;
-  // Of the open item of a stream: `call_.arguments` is its text so far, whatever its kind.
+  // The open item of a stream. `call_.arguments` is its text so far, whatever its kind.
   Kind kind_ = Kind::kNone;
   std::string item_id_;
   ToolCallPiece call_;

@@ -23,7 +23,7 @@ std::shared_ptr<const LlmSignature> FindModel(const ApiContext& context, HttpCon
 std::vector<ListedLlm> VisibleModels(const ApiContext& context, const HttpConnection& connection,
                                      const RequestHead& head);
 
-// For error messages: "'a', 'b'", or "none".
+// The names for an error message: "'a', 'b'", or "none".
 std::string NamesText(const std::vector<ListedLlm>& models);
 
 // A request as AccessControl sees it. Anthropic's clients send the key in the header x-api-key.
