@@ -136,7 +136,7 @@ struct EntryPoints {
     });
   }
 
-  /// For entry points that a backend defines itself.
+  /// The instance behind a handle, for entry points that a backend defines itself.
   static Result<InstanceT*> InstanceOf(TRITONBACKEND_ModelInstance* handle) {
     void* state = nullptr;
     NEREID_RETURN_IF_ERROR(ToStatus(TRITONBACKEND_ModelInstanceState(handle, &state)));

@@ -104,13 +104,14 @@ class InferRequest {
     return ToStatus(TRITONSERVER_InferenceRequestAppendInputData(get(), name, base, size_bytes,
                                                                  memory_type, memory_type_id));
   }
-  /// For reuse after a release.
+  /// The next two functions let the caller fill a request again after its release: they remove all
+  /// inputs, or the data of one input.
   Status RemoveAllInputs() { return ToStatus(TRITONSERVER_InferenceRequestRemoveAllInputs(get())); }
   Status RemoveAllInputData(const char* name) {
     return ToStatus(TRITONSERVER_InferenceRequestRemoveAllInputData(get(), name));
   }
 
-  /// Without any call of this function, the request asks for every output.
+  /// Asks for an output. A request for which this function was never called asks for all outputs.
   Status AddRequestedOutput(const char* name) {
     return ToStatus(TRITONSERVER_InferenceRequestAddRequestedOutput(get(), name));
   }
@@ -133,8 +134,8 @@ class InferRequest {
     return ToStatus(TRITONSERVER_InferenceRequestCancel(request));
   }
   /// [any thread] Reports whether the caller can take further responses of a request that was sent.
-  /// Without room, the model waits before it sends more. Whoever reports false reports true or
-  /// cancels later. Allowed as long as Cancel. Has no effect if the host has no such function.
+  /// While it reports false, the model waits before it sends more; later the caller has to report
+  /// true or to cancel. Allowed as long as Cancel. Has no effect if the host has no such function.
   static void SetRoom(TRITONSERVER_InferenceRequest* request, bool has_room) {
     if (const auto set_room = FindInferenceRequestSetRoom(); set_room != nullptr) {
       (void)ToStatus(set_room(request, has_room));

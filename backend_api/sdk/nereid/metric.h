@@ -16,13 +16,13 @@ namespace nereid {
 
 class Metric {
  public:
-  /// For counters (only by a positive value) and gauges.
+  /// Adds to a counter, which takes no negative values, or to a gauge. An error for a histogram.
   Status Increment(double value = 1) {
     return ToStatus(TRITONSERVER_MetricIncrement(handle_.get(), value));
   }
-  /// For gauges only.
+  /// Sets a gauge. An error for the other kinds.
   Status Set(double value) { return ToStatus(TRITONSERVER_MetricSet(handle_.get(), value)); }
-  /// For histograms only.
+  /// Adds an observation to a histogram. An error for the other kinds.
   Status Observe(double value) {
     return ToStatus(TRITONSERVER_MetricObserve(handle_.get(), value));
   }

@@ -51,9 +51,9 @@ class ExecutionStatistics {
         compute_end_ns(end_ns), end_ns));
   }
 
-  /// For a request that a worker received ahead of time: the execution starts now.
+  /// The execution of a request that a worker received ahead of time starts now.
   void MarkStarted() { start_ns_ = NowNs(); }
-  /// For a request that was answered without being executed: the batch is not reported.
+  /// The request was answered without being executed: the batch is not reported.
   void MarkNotExecuted() { start_ns_ = 0; }
   void MarkInputsRead() { inputs_read_ns_ = NowNs(); }
   void MarkComputed() { computed_ns_ = NowNs(); }
@@ -111,7 +111,7 @@ class ResponseSender {
   const InstanceContext& instance() const { return *instance_; }
   bool is_decoupled() const { return instance_->model().config().is_decoupled(); }
 
-  /// For a request that a worker received ahead of time: its execution starts now.
+  /// The execution of a request that a worker received ahead of time starts now.
   void MarkStarted() {
     if (execution_ == nullptr) return;
     execution_->MarkStarted();
@@ -126,7 +126,7 @@ class ResponseSender {
     if (execution_ != nullptr) execution_->MarkComputed();
   }
 
-  /// For a request that was answered, with an error, without being executed.
+  /// The request is answered, with an error, without having been executed.
   void MarkNotExecuted() {
     if (execution_ != nullptr) execution_->MarkNotExecuted();
   }
@@ -153,8 +153,8 @@ class ResponseSender {
     return Response(std::move(*handle), requested_);
   }
 
-  /// From now on Send never waits. Ask HasRoom before each response and keep it while there is no
-  /// room. For a thread that sends responses of several requests.
+  /// From now on Send never waits. A thread that sends the responses of several requests calls
+  /// this, asks HasRoom before each response, and keeps the response while there is no room.
   Status DisableWaiting() {
     const auto set_sender_waits = FindResponseFactorySetSenderWaits();
     if (set_sender_waits == nullptr) return {};
