@@ -9,6 +9,7 @@ The normalizers and pre-tokenizers of tokenizer.json use different Unicode versi
 Grapheme properties come from `regex`, whose Unicode version is that of the reference.
 """
 import regex
+from array_text import emit
 from tokenizers import normalizers, pre_tokenizers
 
 CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
@@ -17,18 +18,6 @@ CODES = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 ACCENT, NONSPACING, BERT_CONTROL, BERT_PUNCTUATION = 1, 2, 4, 8
 GRAPHEME = {"Control": 1, "CR": 1, "LF": 1, "Extend": 2, "ZWJ": 3, "SpacingMark": 4, "Prepend": 5, "Regional_Indicator": 6}
 PICTOGRAPHIC = 7
-
-
-def emit(comment, items):
-    print(f"\n// {comment}")
-    line = ""
-    for item in items:
-        item += ","
-        if len(line) + len(item) > 100:
-            print(line)
-            line = ""
-        line += item
-    print(line)
 
 
 def runs(value_of):

@@ -13,6 +13,7 @@ have a separate table, for patterns that run on PCRE2.
 import sys
 
 import unicodedata2 as ucd
+from array_text import emit
 
 NORMALIZATION_AGE = (9, 0)
 NUMERIC_SINCE_17 = [*range(0x11DE0, 0x11DEA), *range(0x16FF4, 0x16FF7)]
@@ -46,18 +47,6 @@ def read_ages(path):
         for code in range(int(low, 16), int(high or low, 16) + 1):
             ages[code] = tuple(int(n) for n in age.split("."))
     return ages
-
-
-def emit(comment, items):
-    print(f"\n// {comment}")
-    line = ""
-    for item in items:
-        item += ","
-        if len(line) + len(item) > 100:
-            print(line)
-            line = ""
-        line += item
-    print(line)
 
 
 def class_rows():
