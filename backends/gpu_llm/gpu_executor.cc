@@ -223,11 +223,27 @@ llm::ExecutorFeatures GpuExecutor::features() const {
 // An 8B model in bf16 on an H100, in ms (bench/results/speculation_gpu.csv). The kernels of few
 // rows read every weight once; from some hundreds of rows on, products take the time.
 llm::TypicalCosts GpuExecutor::typical_step_costs() const {
-  if (!measured_costs_.empty()) return {measured_costs_, true};
+  if (!measured_costs_.empty())
+    return {measured_costs_, true, ContextTokenSeconds(measured_costs_.front().cost)};
   static constexpr llm::StepCostPoint kCosts[] = {{1, 5.07f},  {8, 5.57f},   {9, 6.05f},
                                                   {32, 6.37f}, {64, 7.04f},  {128, 7.64f},
                                                   {256, 9.5f}, {384, 12.5f}, {512, 15.5f}};
   return {kCosts};
+}
+
+// Attention reads the keys and values of a context as fast as a step of few rows reads the weights,
+// or nearly so. Where only a part of the weights is read, nothing is known.
+double GpuExecutor::ContextTokenSeconds(double step_ms) const {
+  const auto& layers = model_.spec.layers;
+  const bool has_experts =
+      std::any_of(layers.begin(), layers.end(), [](const auto& layer) { return layer.is_moe; });
+  if (has_experts || weights_.stream != nullptr || weights_.memory.size_bytes() == 0) return 0.0;
+  const auto windows = std::count_if(layers.begin(), layers.end(),
+                                     [](const auto& layer) { return layer.sliding_window > 0; });
+  const double part = 1.0 - static_cast<double>(windows) / static_cast<double>(layers.size());
+  const double bytes =
+      part * static_cast<double>(decoder_->cache_blocks().block_bytes()) / kBlockTokens;
+  return 1e-3 * step_ms * bytes / static_cast<double>(weights_.memory.size_bytes());
 }
 
 Status GpuExecutor::PrepareSteps() {

@@ -54,6 +54,8 @@ class GpuExecutor : public llm::Executor {
   llm::ExecutorMemory memory() const override;
   llm::BlockStorage* block_storage() override { return storage_.get(); }
   llm::TypicalCosts typical_step_costs() const override;
+  // TypicalCosts::context_token_seconds, from what a step of few rows with short contexts takes.
+  double ContextTokenSeconds(double step_ms) const;
   llm::ExecutorCounts counts() const override { return {num_graph_steps(), graphs_.num_refused()}; }
   Result<int64_t> AdapterBytes(const llm::LoraAdapter& adapter) const override {
     return adapters_ == nullptr ? Result<int64_t>(0) : adapters_->BytesOf(adapter);

@@ -30,7 +30,9 @@ class ShardedExecutor : public llm::Executor {
   llm::ExecutorFeatures features() const override { return ranks_[0]->features(); }
   llm::ExecutorMemory memory() const override;
   llm::TypicalCosts typical_step_costs() const override {
-    if (!measured_costs_.empty()) return {measured_costs_, true};
+    if (!measured_costs_.empty()) {
+      return {measured_costs_, true, ranks_[0]->ContextTokenSeconds(measured_costs_.front().cost)};
+    }
     return ranks_[0]->typical_step_costs();
   }
   llm::ExecutorCounts counts() const override { return ranks_[0]->counts(); }

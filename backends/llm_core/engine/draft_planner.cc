@@ -62,9 +62,11 @@ int32_t DraftPlanner::ChooseSequences(std::span<const std::unique_ptr<Sequence>>
                           running.size() > static_cast<size_t>(options_.max_hidden_state_sequences);
   size_t num_to_read = trials_.BeginPlan(running.size(), is_crowded);
   int32_t num_decoding = 0;
+  int64_t num_cached = 0;
   for (const std::unique_ptr<Sequence>& owned : running) {
     Sequence& sequence = *owned;
     num_decoding += sequence.decodes_next() ? 1 : 0;
+    num_cached += sequence.decodes_next() ? sequence.num_cached : 0;
     if (sequence.drafts == nullptr) continue;
     if (reads_states && MayPropose(sequence)) {
       sequence.drafts->reads_hidden_states = num_to_read > 0;
@@ -74,6 +76,7 @@ int32_t DraftPlanner::ChooseSequences(std::span<const std::unique_ptr<Sequence>>
     sequence.drafts->ClearProposal();
     if (sequence.decodes_next()) AllowDrafts(sequence, !is_crowded);
   }
+  costs_.SetContext(num_cached);
   return num_decoding;
 }
 

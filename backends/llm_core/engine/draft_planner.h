@@ -84,12 +84,17 @@ class DraftPlanner {
   // Called for a sampled token at which the sequence had no draft in the step: measures what the
   // proposal would have brought. The tokens come in the order of the sequence.
   void RecordUnverified(Sequence& sequence, int32_t token);
-  // Records a step whose entries all decode, and of whose `num_drafts` drafts so many were
-  // accepted. `seconds` include the time of Plan. A step that is not typical (StepResult) says
-  // nothing about the cost of later ones, but what its drafts lost counts, since the first steps of
-  // many sizes may follow each other.
-  void RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted, double seconds,
-                  bool is_typical = true);
+  // A step whose entries all decode, and what became of its drafts.
+  struct StepOutcome {
+    int32_t num_sequences = 0, num_drafts = 0, num_accepted = 0;
+    double seconds = 0.0;       // with the time of Plan
+    double idle_seconds = 0.0;  // of these: before the step began, because speculation kept it from
+                                // overlapping with the step before
+    // A step that is not typical (StepResult) says nothing about the cost of later ones, but what
+    // its drafts lost counts, since the first steps of many sizes may follow each other.
+    bool is_typical = true;
+  };
+  void RecordStep(const StepOutcome& step);
   const SpeculationCounts& counts() const { return counts_; }  // of the drafter and of grammars
   const SpeculationCounts& client_counts() const { return client_counts_; }
 
@@ -157,6 +162,8 @@ class DraftPlanner {
   bool MayTry(double loss, double plain, int32_t num_drafting, bool is_measured) const;
   // Chooses a few drafts of some sequences, to measure again whether drafting would pay.
   void ConsiderTrial(int32_t num_decoding, Choice& choice);
+  // The index of the sequence in drafting_ that is considered as number `n`.
+  size_t InTurn(size_t n) const { return (first_considered_ + n) % drafting_.size(); }
   // The sequences in drafting_ that may be tried, by index.
   std::vector<size_t> SequencesToTry() const;
   // The expected time of a step that tries these.
@@ -192,7 +199,9 @@ class DraftPlanner {
   SpeculationCounts client_counts_;
   double draft_seconds_ = 0.0;  // that the drafter took in the last Plan
   double expected_ = 0.0;       // accepted drafts that the last Plan expects
-  uint32_t num_plans_ = 0;      // by which sequences take turns in being considered first
+  // The index in drafting_ of the sequence that is considered first. Where drafts are too few for
+  // all, it is the one behind the last that got some, so that sequences take turns.
+  size_t first_considered_ = 0;
   // Sums of recent steps: how many drafts were expected to be accepted, and how many were.
   double sum_expected_ = 0.0;
   double sum_accepted_ = 0.0;

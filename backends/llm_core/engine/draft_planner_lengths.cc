@@ -68,7 +68,6 @@ double DraftPlanner::CatchUpSeconds(const Sequence& sequence) const {
 // Of some limits that all sequences share, those with the greatest yield win: of chains, the least
 // probability with which a draft is reached, and the most drafts; of trees, the most drafts.
 void DraftPlanner::ChooseLengths(int32_t num_decoding, int32_t budget) {
-  ++num_plans_;
   rates_.clear();
   longest_.clear();
   for (const Sequence* sequence : drafting_) {
@@ -91,9 +90,15 @@ void DraftPlanner::ChooseLengths(int32_t num_decoding, int32_t budget) {
     }
     if (choice.expected == 0.0 && budget >= kTrialDrafts) ConsiderTrial(num_decoding, choice);
     // Any drafts are a trial if the acceptance was measured long ago.
-    if (counts_.num_drafted >= kColdDrafts && !acceptance_.IsMeasured(0)) trials_.BeginTrial();
+    const bool is_old = counts_.num_drafted >= kColdDrafts && !acceptance_.IsMeasured(0);
+    if (is_old || trials_.is_undecided()) trials_.BeginTrial();
   }
   expected_ = choice.expected;
+  size_t last = 0;  // that gets drafts
+  for (size_t n = 0; n < drafting_.size(); ++n) {
+    if (choice.lengths[InTurn(n)] > 0) last = n;
+  }
+  first_considered_ = InTurn(last + 1);
   for (size_t i = 0; i < drafting_.size(); ++i) {
     drafting_[i]->num_drafts = choice.lengths[i];
     const bool is_left_out = choice.lengths[i] == 0 && choice.expected > 0.0 && is_costly();
@@ -113,7 +118,7 @@ void DraftPlanner::SkipCostlyCatchUps(int32_t num_decoding) {
   int64_t num_together = 0;  // tokens
   size_t num_left = draft_times_.OfUnseen() > 0.0 ? drafting_.size() : kFirstCatchUps;
   for (size_t n = 0; n < drafting_.size(); ++n) {
-    const size_t i = (n + num_plans_) % drafting_.size();
+    const size_t i = InTurn(n);
     Sequence& sequence = *drafting_[i];
     const int32_t num_behind = NumBehind(sequence);
     if (num_behind == 0) continue;
@@ -166,7 +171,7 @@ void DraftPlanner::ConsiderTrees(int32_t num_decoding, int32_t most_together, Ch
 void DraftPlanner::SetTreeSizes(int32_t most, bool only_direct, int32_t most_together) {
   lengths_.assign(drafting_.size(), 0);
   for (size_t n = 0; n < drafting_.size() && most_together > 0; ++n) {
-    const size_t i = (n + num_plans_) % drafting_.size();
+    const size_t i = InTurn(n);
     int32_t size = std::min<int32_t>({most, longest_[i], most_together});
     if (only_direct) size = std::min(size, drafting_[i]->drafts->num_direct);
     lengths_[i] = static_cast<uint8_t>(size);
@@ -184,7 +189,7 @@ double DraftPlanner::Expected(size_t i, int32_t num_drafts) const {
 void DraftPlanner::SetLengths(float least, int32_t most, int32_t most_together) {
   lengths_.assign(drafting_.size(), 0);
   for (size_t n = 0; n < drafting_.size() && most_together > 0; ++n) {
-    const size_t i = (n + num_plans_) % drafting_.size();
+    const size_t i = InTurn(n);
     const int32_t longest = std::min<int32_t>({most, longest_[i], most_together});
     int32_t length = 0;
     for (float reached = rates_[i]; length < longest && reached >= least; reached *= rates_[i]) {
@@ -244,7 +249,7 @@ int32_t DraftPlanner::TrialLength(const Sequence& sequence) const {
 std::vector<size_t> DraftPlanner::SequencesToTry() const {
   std::vector<size_t> tried;
   for (size_t n = 0; n < drafting_.size(); ++n) {
-    const size_t i = (n + num_plans_) % drafting_.size();
+    const size_t i = InTurn(n);
     if (drafting_[i]->num_drafts == 0) continue;
     if (trials_.is_reading() && !drafting_[i]->drafts->reads_hidden_states) continue;
     tried.push_back(i);
@@ -282,7 +287,8 @@ void DraftPlanner::ConsiderTrial(int32_t num_decoding, Choice& choice) {
     ++count;
   }
   tried.resize(count);
-  if (!account_.CanRisk(TrialSeconds(num_decoding, tried) - plain)) {
+  const double waiting = trials_.num_steps_to_read() * costs_.IdleSeconds(num_decoding);
+  if (!account_.CanRisk(waiting + TrialSeconds(num_decoding, tried) - plain)) {
     trials_.PutOff();
     return;
   }

@@ -42,33 +42,40 @@ void DraftPlanner::RecordDrafting(double seconds) {
   }
 }
 
-void DraftPlanner::RecordStep(int32_t num_sequences, int32_t num_drafts, int32_t num_accepted,
-                              double seconds, bool is_typical) {
+void DraftPlanner::RecordStep(const StepOutcome& step) {
   const double draft_seconds = std::exchange(draft_seconds_, 0.0);
   const double expected = std::exchange(expected_, 0.0);
-  if (!is_typical && num_drafts == 0) return;
-  if (is_typical) costs_.Record(num_sequences, num_drafts, seconds - draft_seconds);
-  const bool is_plain = num_drafts == 0 && draft_seconds == 0.0;
+  if (!step.is_typical && step.num_drafts == 0) return;
+  const double idle = std::max(0.0, step.idle_seconds - draft_seconds);
+  if (step.is_typical) {
+    // Without drafts, the step would have overlapped with the one before.
+    costs_.Record(step.num_sequences, step.num_drafts,
+                  step.seconds - draft_seconds - (step.num_drafts == 0 ? idle : 0.0));
+    if (idle > 0.0) costs_.RecordIdle(step.num_sequences, idle);
+  }
+  const bool is_plain = step.num_drafts == 0 && draft_seconds == 0.0;
   const double memory = is_plain ? kPlainMemoryOfSums : kMemoryOfSums;
   sum_expected_ *= memory;
   sum_accepted_ *= memory;
   if (is_plain) {
-    trials_.RecordPlain();
+    trials_.RecordPlain(idle);
     if (needs_trials()) acceptance_.Fade(kPlainMemoryOfRates);
     if (proposes_trees()) {
       for (TreeYields& yields : yields_) yields.Fade(kPlainMemoryOfRates);
     }
-    account_.RecordPlain(seconds);
+    account_.RecordPlain(step.seconds - idle, idle);
     return;
   }
-  trials_.RecordDrafted(num_drafts, num_accepted);
+  const double plain = costs_.PlainSeconds(step.num_sequences);
+  const int32_t num_tokens = step.num_sequences + step.num_accepted;
+  const double gained = plain * num_tokens / step.num_sequences - step.seconds;
+  trials_.RecordDrafted(step.num_drafts, step.num_accepted, plain > 0.0 ? gained : 0.0);
   if (expected > 0.0) {
     sum_expected_ += expected;
-    sum_accepted_ += num_accepted;
+    sum_accepted_ += step.num_accepted;
   }
-  const double plain = costs_.PlainSeconds(num_sequences);
   if (plain > 0.0) {
-    account_.RecordDrafted(seconds, plain, num_sequences, num_sequences + num_accepted);
+    account_.RecordDrafted(step.seconds, plain, step.num_sequences, num_tokens);
   }
 }
 

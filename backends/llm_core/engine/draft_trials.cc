@@ -16,6 +16,8 @@ constexpr int32_t kHardlyAny = 1;
 constexpr int32_t kReadSteps = 16;
 constexpr size_t kReadSequences = 4;
 constexpr int32_t kLongestRest = 1024;
+// Plain steps that are delayed before a rest begins.
+constexpr int32_t kDelayedSteps = 8;
 
 }  // namespace
 
@@ -59,15 +61,37 @@ void DraftTrials::RecordOutcome(int32_t num_drafts, int32_t num_accepted) {
   num_accepted_ += num_accepted;
 }
 
-void DraftTrials::RecordPlain() {
-  ++num_plain_steps_;
-  is_resting_ |= may_rest_ && is_long_ago();
+int32_t DraftTrials::num_steps_to_read() const {
+  return is_resting_ ? std::max(0, kReadSteps - num_read_steps_) : 0;
 }
 
-void DraftTrials::RecordDrafted(int32_t num_drafts, int32_t num_accepted) {
+bool DraftTrials::is_undecided() const {
+  return is_resting_ && !drafts_trees_ && num_outcomes_ > 0 && num_outcomes_ < kOutcomes;
+}
+
+void DraftTrials::RecordPlain(double lost) {
+  ++num_plain_steps_;
+  if (!may_rest_ || is_resting_) return;
+  gained_ -= lost;
+  if (num_plain_steps_ >= (lost > 0.0 ? kDelayedSteps : kStepsBetween)) BeginRest();
+}
+
+// While the drafts between two rests gain nothing, the rests grow as after trials in vain.
+void DraftTrials::BeginRest() {
+  is_resting_ = true;
+  if (!std::exchange(has_drafted_, false)) return;
+  if (gained_ > 0.0) {
+    num_rest_steps_ = 0;
+  } else if (num_rest_steps_ > 0) {
+    Rest(true);
+  }
+}
+
+void DraftTrials::RecordDrafted(int32_t num_drafts, int32_t num_accepted, double gained) {
   num_plain_steps_ = 0;
   if (!is_trial_) {
-    num_rest_steps_ = 0;
+    if (!std::exchange(has_drafted_, true)) gained_ = 0.0;
+    gained_ += gained;
     num_steps_to_trial_ = kStepsBetween;
   } else {
     num_steps_to_trial_ = 0;

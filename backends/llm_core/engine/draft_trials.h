@@ -33,6 +33,10 @@ class DraftTrials {
   bool is_resting() const { return is_resting_; }
   // Whether a rest is near its end, so that hidden states are read for the next trial.
   bool is_reading() const { return num_read_steps_ > 0; }
+  // Steps in which hidden states are still to be read before the next trial.
+  int32_t num_steps_to_read() const;
+  // Whether the outcomes of the trial that goes on are too few to rely on.
+  bool is_undecided() const;
 
   // During a rest: hidden states are read from the next step on.
   void BeginReading();
@@ -51,15 +55,19 @@ class DraftTrials {
 
   // Of a sequence in a trial: so many of its drafts were verified and accepted.
   void RecordOutcome(int32_t num_drafts, int32_t num_accepted);
-  // Record what a step had: no drafts, and no time of the drafter; or some.
-  void RecordPlain();
-  void RecordDrafted(int32_t num_drafts, int32_t num_accepted);
+  // Record what a step had: no drafts, and no time of the drafter; or some. `lost`: the seconds for
+  // which the executor was idle before the step because hidden states are read. With such steps, a
+  // rest begins soon. `gained`: the seconds that the drafts saved, or took if negative.
+  void RecordPlain(double lost = 0.0);
+  void RecordDrafted(int32_t num_drafts, int32_t num_accepted, double gained = 0.0);
 
  private:
   // While its outcomes are few, a trial of chains goes on at once. That of a tree is a single step.
   void JudgeChains();
   // Nothing is tried for a while. `is_longer`: for twice as many steps as the last time.
   void Rest(bool is_longer);
+  // Drafts of all sequences were not worth verifying for some steps.
+  void BeginRest();
 
   const bool drafts_trees_;
   const bool may_rest_;
@@ -70,6 +78,8 @@ class DraftTrials {
   int32_t num_outcomes_ = 0;        // of this trial
   int32_t num_accepted_ = 0;        // of these
   bool is_resting_ = false;
+  bool has_drafted_ = false;    // since the last rest, beyond trials
+  double gained_ = 0.0;         // meanwhile, in seconds
   int32_t num_read_steps_ = 0;  // of a rest, in which hidden states are read for the next trial
 };
 

@@ -214,8 +214,9 @@ Status Engine::SubmitStep() {
   const Status submitted = executor_->Submit(batch_);
   if (batch_.has_token_masks) mask_threads_.Wait();  // nothing else may use the sequences before
   NEREID_RETURN_IF_ERROR(submitted);
-  planning_timer_.RecordPlanning(options_.clock->Now() - planned_);
-  steps_in_flight_.Add(batch_, scheduler_.scheduled(), overlaps_, began);
+  const auto submitted_at = options_.clock->Now();
+  planning_timer_.RecordPlanning(submitted_at - planned_);
+  steps_in_flight_.Add(batch_, scheduler_.scheduled(), overlaps_, began, submitted_at);
   if (!overlaps_) return Status::Ok();
   scheduler_.MarkComputed();
   if (steps_in_flight_.may_overlap()) steps_in_flight_.AddPendingTokens();
@@ -285,14 +286,21 @@ void Engine::MeasureStep(const StepInFlight& step, const StepResult& result,
   const auto took = collected_ - std::max(previous, step.began);
   step_seconds_ += Seconds(took);
   planning_timer_.RecordStep(step.is_decode, took, collected_ - collect_began);
+  const bool was_kept = std::exchange(was_kept_by_drafts_, step.is_kept_by_drafts);
   if (step.is_prefill) scheduler_.RecordComputed(step.num_tokens, Seconds(took));
   if (!draft_planner_.is_on() || !step.decodes_with_drafts) return;
   // Steps that do not overlap also take the time of drafting and planning.
   const auto all = was_busy_ ? collected_ - previous : overlaps_ ? took : collected_ - planned_;
   size_t num_accepted = 0;
   for (const auto& accepted : result.accepted) num_accepted += accepted.size();
-  draft_planner_.RecordStep(static_cast<int32_t>(step.sequences.size()), step.num_drafts,
-                            static_cast<int32_t>(num_accepted), Seconds(all), result.is_typical);
+  DraftPlanner::StepOutcome outcome;
+  outcome.num_sequences = static_cast<int32_t>(step.sequences.size());
+  outcome.num_drafts = step.num_drafts;
+  outcome.num_accepted = static_cast<int32_t>(num_accepted);
+  outcome.seconds = Seconds(all);
+  outcome.is_typical = result.is_typical;
+  if (was_kept && was_busy_) outcome.idle_seconds = Seconds(step.submitted - previous);
+  draft_planner_.RecordStep(outcome);
 }
 
 void Engine::ApplyEntry(Sequence& sequence, size_t i, bool samples, StepResult& result,

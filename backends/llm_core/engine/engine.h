@@ -142,6 +142,7 @@ class Engine {
   EngineClock::TimePoint planned_;    // when planning of the newest step began
   EngineClock::TimePoint collected_;  // when the result of the last step was there
   bool was_busy_ = false;             // the scheduler had sequences left then
+  bool was_kept_by_drafts_ = false;   // StepInFlight::is_kept_by_drafts of the last step
   PlanningTimer planning_timer_;
   double step_seconds_ = 0.0;
 

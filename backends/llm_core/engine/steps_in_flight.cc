@@ -18,9 +18,12 @@ bool IsAlmostSpent(const Sequence& sequence) {
 }  // namespace
 
 void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& sequences,
-                        bool overlaps, std::chrono::steady_clock::time_point began) {
+                        bool overlaps, std::chrono::steady_clock::time_point began,
+                        std::chrono::steady_clock::time_point submitted) {
   StepInFlight& step = steps_.emplace_back();
   step.began = began;
+  step.submitted = submitted;
+  bool speculates = false;
   step.sequences = sequences;
   step.may_overlap = overlaps;
   step.is_decode = batch.token_ids.size() == sequences.size();
@@ -35,12 +38,14 @@ void StepsInFlight::Add(const StepBatch& batch, const std::vector<Sequence*>& se
     // that a grammar costs the time from Collect to the next launch, in which the device is idle,
     // for the whole batch. So does a reasoning budget that is almost spent, because it replaces
     // sampled tokens.
+    speculates |= sequence.drafts != nullptr &&
+                  (!sequence.drafts->is_idle() || sequence.drafts->reads_hidden_states);
     step.may_overlap &= !sequence.has_beams_or_logits &&
-                        (sequence.drafts == nullptr ||
-                         (sequence.drafts->is_idle() && !sequence.drafts->reads_hidden_states)) &&
                         !(step.samples[i] && (sequence.has_grammar || IsAlmostSpent(sequence) ||
                                               sequence.sampling().reads_output()));
   }
+  step.is_kept_by_drafts = step.may_overlap && speculates;
+  step.may_overlap &= !speculates;
   step.num_tokens = static_cast<int32_t>(batch.token_ids.size());
   step.is_prefill =
       batch.token_ids.size() >= 2 * (sequences.size() + static_cast<size_t>(step.num_drafts));

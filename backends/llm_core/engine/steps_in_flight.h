@@ -16,13 +16,14 @@ namespace nereid::llm {
 struct StepInFlight {
   std::vector<Sequence*> sequences;  // parallel to the entries of the batch
   std::vector<bool> samples;
-  bool may_overlap = false;  // the next step can be planned without this step's result
-  bool is_decode = false;    // one token per sequence
-  bool is_prefill = false;   // most of its tokens are of prompts
+  bool may_overlap = false;        // the next step can be planned without this step's result
+  bool is_kept_by_drafts = false;  // it could, if no sequence speculated
+  bool is_decode = false;          // one token per sequence
+  bool is_prefill = false;         // most of its tokens are of prompts
   int32_t num_tokens = 0;
   bool decodes_with_drafts = false;  // one token per sequence, and any draft tokens
   int32_t num_drafts = 0;
-  std::chrono::steady_clock::time_point began;
+  std::chrono::steady_clock::time_point began, submitted;
 };
 
 class StepsInFlight {
@@ -36,9 +37,10 @@ class StepsInFlight {
 
   // Adds the step `batch`, which was submitted for `sequences`.
   void Add(const StepBatch& batch, const std::vector<Sequence*>& sequences, bool overlaps,
-           std::chrono::steady_clock::time_point began);
-  // Appends a pending token to each sequence that the newest step samples. Call it if that step may
-  // be overlapped.
+           std::chrono::steady_clock::time_point began,
+           std::chrono::steady_clock::time_point submitted);
+  // For a newest step that may be overlapped: appends a pending token to each sequence that it
+  // samples.
   void AddPendingTokens();
   // Removes and returns the oldest step, whose results are available.
   StepInFlight TakeCompleted();

@@ -14,8 +14,9 @@ class GainAccount {
   /// The part of the time without drafts that trials may cost.
   static constexpr double kShare = 0.004;
 
-  /// A step without drafts.
-  void RecordPlain(double seconds) { Add(kShare * seconds, seconds); }
+  /// A step without drafts, before which the executor was idle for `lost` seconds because of
+  /// speculation.
+  void RecordPlain(double seconds, double lost = 0.0) { Add(kShare * seconds - lost, seconds); }
   /// A step with drafts. `plain_seconds`: of a step without them, which yields one token for each
   /// of the `num_sequences` sequences.
   void RecordDrafted(double seconds, double plain_seconds, double num_sequences,

@@ -18,6 +18,8 @@ constexpr int64_t kStepsBetweenTrials = 512;
 constexpr double kPartOfFirst = 0.5;
 // How much steps of the same kind differ, in their own unit.
 constexpr double kNoise = 0.03;
+// The least part of a step that is not the time of its contexts.
+constexpr double kLeastPart = 0.25;
 // Steps between two measurements of a step without drafts: so many for each one before, and at most
 // this number.
 constexpr int64_t kStepsForEachPlain = 16;
@@ -49,8 +51,12 @@ void StepCosts::Record(int32_t num_sequences, int32_t num_drafts, double seconds
   Cost& cost = costs_[SizeClass(num_sequences)][DraftClass(num_sequences, num_drafts)];
   cost.measured_at = num_steps_;
   ++cost.num_measured;
-  cost.num_drafts = num_drafts;
-  cost.seconds = NextAverage(cost.seconds, seconds);
+  const double before = cost.seconds;
+  const double alone = std::max(seconds - context_seconds_, kLeastPart * seconds);
+  cost.seconds = NextAverage(before, alone);
+  // The number of drafts that such a duration belongs to.
+  const double weight = alone == before ? 1.0 : (cost.seconds - before) / (alone - before);
+  cost.num_drafts += weight * (num_drafts - cost.num_drafts);
 }
 
 bool StepCosts::NeedsPlainStep(int32_t num_sequences) const {
@@ -60,22 +66,35 @@ bool StepCosts::NeedsPlainStep(int32_t num_sequences) const {
          std::min(kMostStepsBetweenPlain, kStepsForEachPlain * plain.num_measured);
 }
 
-double StepCosts::TypicalCost(int32_t num_tokens) const {
+double StepCosts::TypicalCost(double num_tokens) const {
   size_t next = 0;
   while (next < typical_.points.size() && typical_.points[next].num_tokens < num_tokens) ++next;
   if (next == 0) return typical_.points.front().cost;
   // Behind the last point, the last line goes on.
   next = std::min(next, typical_.points.size() - 1);
   const StepCostPoint &low = typical_.points[next - 1], &high = typical_.points[next];
-  const double part = static_cast<double>(num_tokens - low.num_tokens) /
-                      static_cast<double>(high.num_tokens - low.num_tokens);
+  const double part =
+      (num_tokens - low.num_tokens) / static_cast<double>(high.num_tokens - low.num_tokens);
   return low.cost + part * (high.cost - low.cost);
 }
 
-double StepCosts::Guess(int32_t num_sequences, int32_t num_drafts) const {
+double StepCosts::Guess(int32_t num_sequences, double num_drafts) const {
   const int32_t count = std::max(1, num_sequences);
-  if (typical_.points.size() < 2) return 1.0 + kGuessedCost * num_drafts / count;
-  return TypicalCost(count + num_drafts) / TypicalCost(count);
+  const double plain = PlainSeconds(num_sequences);
+  const double idle = plain > 0.0 ? IdleSeconds(num_sequences) / plain : 0.0;
+  if (typical_.points.size() < 2) return 1.0 + idle + kGuessedCost * num_drafts / count;
+  const double without_context = plain > 0.0 ? 1.0 - context_seconds_ / plain : 1.0;
+  const double added = TypicalCost(count + num_drafts) / TypicalCost(count) - 1.0;
+  return 1.0 + idle + added * without_context;
+}
+
+double StepCosts::Scaled(const Cost& cost, int32_t num_sequences, int32_t num_drafts) const {
+  const double measured = (cost.seconds + context_seconds_) / PlainSeconds(num_sequences);
+  const double guessed = Guess(num_sequences, cost.num_drafts) - 1.0;
+  const double wanted = Guess(num_sequences, num_drafts) - 1.0;
+  // Where the guess hardly tells the two apart, neither is the measurement changed.
+  const double proportion = (wanted + kNoise) / (guessed + kNoise);
+  return std::max(1.0, 1.0 + (measured - 1.0) * proportion);
 }
 
 bool StepCosts::IsRecent(const Cost& cost) const {
@@ -84,12 +103,12 @@ bool StepCosts::IsRecent(const Cost& cost) const {
 
 StepCost StepCosts::Of(int32_t num_sequences, int32_t num_drafts) const {
   const auto& of_size = costs_[SizeClass(num_sequences)];
-  const double base = of_size[0].seconds;
+  const double base = PlainSeconds(num_sequences);
   const double guess = Guess(num_sequences, num_drafts);
   if (base == 0.0) return {guess, false};
   const int32_t draft_class = DraftClass(num_sequences, num_drafts);
   if (const Cost& cost = of_size[draft_class]; IsRecent(cost)) {
-    const double measured = std::max(1.0, cost.seconds / base);
+    const double measured = Scaled(cost, num_sequences, num_drafts);
     if (cost.num_measured > 1) return {measured, true};
     if (typical_.are_measured) return {0.5 * (guess + measured), true};
     return {1.0 + kPartOfFirst * (measured - 1.0), false};
@@ -98,7 +117,7 @@ StepCost StepCosts::Of(int32_t num_sequences, int32_t num_drafts) const {
     if (!IsRecent(of_size[below])) continue;
     // The guess, in the proportion in which it was wrong for fewer drafts: the likeliest one if it
     // is about one and what these drafts added was measured with noise.
-    const double measured = std::max(0.0, of_size[below].seconds / base - 1.0);
+    const double measured = std::max(0.0, (of_size[below].seconds + context_seconds_) / base - 1.0);
     const double guessed = Guess(num_sequences, of_size[below].num_drafts) - 1.0;
     const double proportion =
         (guessed * measured + kNoise * kNoise) / (guessed * guessed + kNoise * kNoise);
@@ -111,7 +130,7 @@ int32_t StepCosts::LongestTrial(int32_t num_sequences) const {
   if (typical_.points.size() >= 2) return std::numeric_limits<int32_t>::max();
   int32_t longest = 0;
   for (const Cost& cost : std::span(costs_[SizeClass(num_sequences)]).subspan(1)) {
-    if (cost.num_measured > 0) longest = std::max(longest, cost.num_drafts);
+    if (cost.num_measured > 0) longest = std::max(longest, static_cast<int32_t>(cost.num_drafts));
   }
   return std::max({1, num_sequences / 8, 2 * longest});
 }

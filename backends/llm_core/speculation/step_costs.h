@@ -31,6 +31,9 @@ struct StepCostPoint {
 struct TypicalCosts {
   std::span<const StepCostPoint> points;
   bool are_measured = false;  ///< on this device with this model, not on a similar one
+  /// Of these steps with short contexts: the seconds that each token of a sequence's context adds,
+  /// whatever the number of its drafts; 0: unknown.
+  double context_token_seconds = 0.0;
 };
 
 /// An expected duration, in units of the same step without drafts.
@@ -46,13 +49,25 @@ class StepCosts {
   /// that every draft token costs little.
   explicit StepCosts(const TypicalCosts& typical = {}) : typical_(typical) {}
 
+  /// Sets the tokens of the contexts of all sequences in the steps that follow.
+  void SetContext(int64_t num_tokens) {
+    context_seconds_ = typical_.context_token_seconds * static_cast<double>(num_tokens);
+  }
   /// Records a step of `num_sequences` decoding sequences and `num_drafts` draft tokens.
   void Record(int32_t num_sequences, int32_t num_drafts, double seconds);
+  /// Records how long the executor was idle before a step because speculation keeps steps from
+  /// overlapping. A plain step is recorded without that time, and one with drafts with it.
+  void RecordIdle(int32_t num_sequences, double seconds) {
+    double& idle = idle_[SizeClass(num_sequences)];
+    idle = NextAverage(idle, seconds);
+  }
+  double IdleSeconds(int32_t num_sequences) const { return idle_[SizeClass(num_sequences)]; }
   /// The expected duration of such a step. A guess continues what was measured with fewer drafts.
   StepCost Of(int32_t num_sequences, int32_t num_drafts) const;
   /// The seconds of a step without drafts; 0 if none was measured.
   double PlainSeconds(int32_t num_sequences) const {
-    return costs_[SizeClass(num_sequences)][0].seconds;
+    const Cost& plain = costs_[SizeClass(num_sequences)][0];
+    return plain.num_measured > 0 ? plain.seconds + context_seconds_ : 0.0;
   }
   /// The most drafts of a step whose cost may be guessed. With typical costs any number: a few
   /// drafts may cost a whole step of other kernels, and only many of them pay. Otherwise twice as
@@ -66,21 +81,26 @@ class StepCosts {
  private:
   static constexpr int32_t kNumSizes = 64;   // each sequence up to 8, then quarters of an octave
   static constexpr int32_t kNumDrafts = 16;  // 0, then classes of drafts a sequence
+  // Averages of measurements.
   struct Cost {
-    double seconds = 0.0;  // 0: not measured
+    double seconds = 0.0;     // without the time of the contexts
+    double num_drafts = 0.0;  // of the sequences together
     int64_t measured_at = 0;
     int64_t num_measured = 0;
-    int32_t num_drafts = 0;  // of the last measurement
   };
   static int32_t SizeClass(int32_t num_sequences);
   static int32_t DraftClass(int32_t num_sequences, int32_t num_drafts);
 
   bool IsRecent(const Cost& cost) const;
-  double Guess(int32_t num_sequences, int32_t num_drafts) const;
-  double TypicalCost(int32_t num_tokens) const;
+  double Guess(int32_t num_sequences, double num_drafts) const;
+  // What a measured step would take with another number of drafts of its class.
+  double Scaled(const Cost& cost, int32_t num_sequences, int32_t num_drafts) const;
+  double TypicalCost(double num_tokens) const;
 
   const TypicalCosts typical_;
   std::array<std::array<Cost, kNumDrafts>, kNumSizes> costs_;
+  std::array<double, kNumSizes> idle_ = {};
+  double context_seconds_ = 0.0;
   int64_t num_steps_ = 0;
 };
 

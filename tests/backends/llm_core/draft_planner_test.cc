@@ -191,8 +191,11 @@ class DraftSimulation {
       const double slowness = num_drafts > 0 ? slowness_of_drafts_ : 1.0;
       now_ += slowness * noise * simulation_.cost(num_sequences + num_drafts);
       num_tokens += num_sequences + num_accepted;
-      planner_->RecordStep(num_sequences, num_drafts, num_accepted, now_ - began,
-                           /*is_typical=*/slowness == 1.0);
+      planner_->RecordStep({.num_sequences = num_sequences,
+                            .num_drafts = num_drafts,
+                            .num_accepted = num_accepted,
+                            .seconds = now_ - began,
+                            .is_typical = slowness == 1.0});
       for (size_t i = 0; i < running_.size(); ++i) {
         Sequence& sequence = *running_[i];
         const auto accepted = static_cast<int32_t>(result.accepted[i].size());

@@ -184,7 +184,7 @@ class DraftPlannerTest : public ::testing::Test {
   void Measure(double cost) {
     for (int i = 0; i < 2; ++i) {
       for (int32_t drafts = 0; drafts <= 8; ++drafts)
-        planner_->RecordStep(1, drafts, drafts, 1 + cost * drafts);
+        planner_->RecordStep({1, drafts, drafts, 1 + cost * drafts});
     }
   }
 
@@ -301,6 +301,50 @@ TEST(StepCostsTest, GuessesByTheTypicalCosts) {
 }
 
 // A plain step that was slow at first does not always make drafts look cheap.
+// Contexts take their time with and without drafts.
+TEST(StepCostsTest, AreThoseOfTheContextsOfTheNextStep) {
+  static constexpr StepCostPoint kTypical[] = {{1, 1.0f}, {257, 9.0f}};
+  StepCosts costs({kTypical, true, 0.001});
+  for (int i = 0; i < 2; ++i) {
+    costs.SetContext(1000);
+    costs.Record(8, 0, 3.0);  // 2.0 without the contexts
+    costs.Record(8, 16, 4.0);
+  }
+  EXPECT_DOUBLE_EQ(costs.PlainSeconds(8), 3.0);
+  EXPECT_DOUBLE_EQ(costs.Of(8, 16).relative, 4.0 / 3.0);
+  costs.SetContext(6000);
+  EXPECT_DOUBLE_EQ(costs.PlainSeconds(8), 8.0);
+  EXPECT_DOUBLE_EQ(costs.Of(8, 16).relative, 9.0 / 8.0);
+  StepCosts others({kTypical, true, 0.001});
+  others.SetContext(6000);
+  for (int i = 0; i < 2; ++i) others.Record(8, 0, 8.0);
+  EXPECT_GT(others.Of(8, 248).relative, 2.0);
+  others.SetContext(60000);
+  EXPECT_LT(others.Of(8, 248).relative, 1.3) << "most of the step is the time of the contexts";
+}
+
+// Numbers of drafts that differ by up to a half share their measurements.
+TEST(StepCostsTest, MeasurementsAreThoseOfTheirNumberOfDrafts) {
+  static constexpr StepCostPoint kTypical[] = {{1, 1.0f}, {257, 9.0f}};
+  StepCosts costs({kTypical, true});
+  for (int i = 0; i < 8; ++i) {
+    costs.Record(64, 0, 1.0);
+    costs.Record(64, i % 2 == 0 ? 64 : 95, i % 2 == 0 ? 1.64 : 1.95);
+  }
+  EXPECT_NEAR(costs.Of(64, 64).relative, 1.64, 0.04);
+  EXPECT_NEAR(costs.Of(64, 95).relative, 1.95, 0.04);
+}
+
+// A step without drafts would have overlapped with the one before, but for the drafter.
+TEST(StepCostsTest, DraftsCostTheTimeForWhichTheExecutorIsIdle) {
+  static constexpr StepCostPoint kTypical[] = {{1, 1.0f}, {257, 9.0f}};
+  StepCosts costs({kTypical, true});
+  costs.Record(64, 0, 1.0);
+  const double before = costs.Of(64, 64).relative;
+  costs.RecordIdle(64, 0.25);
+  EXPECT_DOUBLE_EQ(costs.Of(64, 64).relative, before + 0.25);
+}
+
 TEST(StepCostsTest, PlainStepsAreMeasuredAgain) {
   StepCosts costs;
   EXPECT_TRUE(costs.NeedsPlainStep(64));
@@ -360,12 +404,12 @@ TEST_F(DraftPlannerTest, ATrialHasTheOutcomesOfTheDrafterAlone) {
     int num_plain = 0;
     for (; Planned() == 0; ++num_plain) {
       ASSERT_LT(num_plain, 200);
-      planner_->RecordStep(1, 0, 0, 1.0);
+      planner_->RecordStep({1, 0, 0, 1.0});
     }
     int num_trials = 0;
     for (int32_t drafts = 2; drafts > 0; drafts = Planned()) {
       ASSERT_LT(++num_trials, 20);
-      planner_->RecordStep(1, drafts, 0, 1.02);
+      planner_->RecordStep({1, drafts, 0, 1.02});
       planner_->RecordAccepted(*running_[0], drafts, 0);
       if (has_forced_tokens) planner_->RecordAccepted(*forced, 8, 8);
     }

@@ -88,7 +88,7 @@ class LookaheadSimulation {
       for (const auto& accepted : result.accepted) {
         num_accepted += static_cast<int32_t>(accepted.size());
       }
-      planner_->RecordStep(num_sequences, num_drafts, num_accepted, now_ - began);
+      planner_->RecordStep({num_sequences, num_drafts, num_accepted, now_ - began});
       for (size_t i = 0; i < running_.size(); ++i) Apply(*running_[i], i, result);
       num_tokens += num_sequences + num_accepted;
     }
