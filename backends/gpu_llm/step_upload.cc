@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/plan_upload.h"
 
 namespace nereid::gpu {
 namespace {
@@ -23,7 +24,7 @@ Result<StepUpload> StepUpload::Create(int64_t max_words, int32_t max_items, int3
   upload.group_ = group;
   const size_t size_bytes = Aligned(static_cast<size_t>(max_words) * sizeof(int32_t)) +
                             Aligned(static_cast<size_t>(max_items) * sizeof(DrawItem)) +
-                            static_cast<size_t>(max_edits) * sizeof(LogitEdit);
+                            static_cast<size_t>(max_edits) * sizeof(LogitEdit) + kPlanCopyUnit;
   NEREID_ASSIGN_OR_RETURN(upload.device_, DeviceMemory::Allocate(size_bytes, "the step's plan"));
   for (PinnedMemory& memory : upload.host_) {
     NEREID_ASSIGN_OR_RETURN(memory, PinnedMemory::Allocate(size_bytes));
@@ -37,9 +38,9 @@ Status StepUpload::Start(std::span<const int32_t> words, std::span<const DrawIte
   items_at_ = Aligned(words.size_bytes());
   edits_at_ = items_at_ + Aligned(items.size_bytes());
   const size_t size_bytes = items.empty() ? words.size_bytes() : edits_at_ + edits.size_bytes();
-  if (size_bytes > device_.size_bytes()) {
+  if (size_bytes + kPlanCopyUnit > device_.size_bytes()) {
     return InternalError("a step's plan takes ", size_bytes, " bytes, but its buffer has ",
-                         device_.size_bytes());
+                         device_.size_bytes() - kPlanCopyUnit);
   }
   char* const to = host_[buffer_index].as<char>();
   std::memcpy(to, words.data(), words.size_bytes());
@@ -47,8 +48,7 @@ Status StepUpload::Start(std::span<const int32_t> words, std::span<const DrawIte
     std::memcpy(to + items_at_, items.data(), items.size_bytes());
     std::memcpy(to + edits_at_, edits.data(), edits.size_bytes());
   }
-  return CudaStatus(cudaMemcpyAsync(device_.data(), to, size_bytes, cudaMemcpyHostToDevice, stream),
-                    "the step's plan");
+  return UploadPlan(device_.data(), to, size_bytes, stream);
 }
 
 // All GPUs of a group call this in the same step. An allocation may wait for all GPUs, so none of

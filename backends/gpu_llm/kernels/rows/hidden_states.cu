@@ -11,7 +11,7 @@ namespace {
 constexpr int kCopyThreads = 256;
 
 __global__ void __launch_bounds__(kCopyThreads) CopyRowsKernel(CopyRowsParams p) {
-  LaunchNext();
+  if (!p.holds_next) LaunchNext();
   WaitForPrevious();
   const int row = static_cast<int>(blockIdx.x);
   const int64_t from_row = p.in_rows != nullptr ? p.in_rows[row] : row;

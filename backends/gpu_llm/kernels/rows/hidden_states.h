@@ -19,6 +19,8 @@ struct CopyRowsParams {
   const int32_t* out_rows;  // like in_rows
   int num_rows, row_size;   // row_size: a multiple of 8
   int out_stride;           // likewise
+  // The next kernel begins when all is copied: it may read the copy before it waits for this one.
+  bool holds_next = false;
 };
 
 inline namespace NEREID_KERNEL_FORM {
