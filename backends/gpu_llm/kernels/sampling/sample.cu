@@ -62,18 +62,23 @@ __global__ void __launch_bounds__(kThreads) ArgMaxKernel(ArgMaxParams p) {
   if (threadIdx.x >= 32) return;
   part = WarpJoin(threadIdx.x < kThreads / 32 ? warps[threadIdx.x]
                                               : PartialArgMax{kNegativeInfinity, INT32_MAX, 0.0f});
-  if (threadIdx.x != 0) return;
   PartialArgMax* partials = p.partials + row * kArgMaxSplits;
-  partials[blockIdx.x] = part;
-  __threadfence();
-  if (atomicAdd(p.tickets + row, 1) != kArgMaxSplits - 1) return;
-  p.tickets[row] = 0;
+  int ticket = 0;
+  if (threadIdx.x == 0) {
+    partials[blockIdx.x] = part;
+    __threadfence();
+    ticket = atomicAdd(p.tickets + row, 1);
+  }
+  if (__shfl_sync(0xffffffffu, ticket, 0) != kArgMaxSplits - 1) return;
   __threadfence();
   PartialArgMax all = {kNegativeInfinity, INT32_MAX, 0.0f};
-  for (int i = 0; i < kArgMaxSplits; ++i) {
-    const volatile PartialArgMax& from = partials[i];
-    Join(all, {from.max, from.id, from.sum});
+  if (threadIdx.x < kArgMaxSplits) {
+    const volatile PartialArgMax& from = partials[threadIdx.x];
+    all = {from.max, from.id, from.sum};
   }
+  all = WarpJoin(all);
+  if (threadIdx.x != 0) return;
+  p.tickets[row] = 0;
   WriteToken(p.target, static_cast<int>(row), all.id == INT32_MAX ? 0 : all.id, -logf(all.sum));
   p.log_sums[row] = all.max + logf(all.sum);
 }

@@ -16,7 +16,7 @@ struct PartialArgMax {
   int32_t id;
   float sum;  // of exp(logit - max)
 };
-inline constexpr int kArgMaxSplits = 8;  // for each row
+inline constexpr int kArgMaxSplits = 16;  // for each row; at most the lanes of a warp
 
 // Where sampled tokens are written.
 struct SampleTarget {
