@@ -32,6 +32,11 @@ void ForEachPromptRow(const llm::BatchEntry& sequence, const Take& take) {
   }
 }
 
+// Whether one launch computes the layers of a step.
+bool IsFused(const StepShape& shape, bool is_decode, int32_t fused_rows) {
+  return is_decode && !shape.has_adapters && !shape.has_trees && shape.num_tokens <= fused_rows;
+}
+
 }  // namespace
 
 StepLayout::StepLayout(const StepShape& shape) {
@@ -242,6 +247,8 @@ void StepPlanner::AddTree(const llm::BatchEntry& sequence, const StepLayout& lay
 
 void StepPlanner::FindQueryGroups(const llm::StepBatch& batch, const StepLayout& layout) {
   const int32_t most = item_tokens();
+  const int32_t num_unsettled =
+      IsFused(shape_, is_decode_, options_.fused_rows) ? 0 : options_.num_unsettled;
   query_groups_.clear();
   group_roots_.clear();
   for (size_t i = 0; i < batch.entries.size(); ++i) {
@@ -261,7 +268,7 @@ void StepPlanner::FindQueryGroups(const llm::StepBatch& batch, const StepLayout&
         const auto position = words_.begin() + layout.positions + sequence.first_token;
         item.length = sequence.num_cached + root + 1 + position[first] - position[root];
       }
-      item.first_new = std::max(0, sequence.num_cached - options_.num_unsettled);
+      item.first_new = std::max(0, sequence.num_cached - num_unsettled);
       item.table_offset = table_offsets_[i];
       item.sequence = static_cast<int32_t>(query_groups_.size());
       query_groups_.push_back(item);
@@ -276,8 +283,7 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
   FindQueryGroups(batch, layout);
   int64_t total_tiles = 0;
   for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
-  const bool is_fused = is_decode_ && !shape_.has_adapters && !shape_.has_trees &&
-                        shape_.num_tokens <= options_.fused_rows;
+  const bool is_fused = IsFused(shape_, is_decode_, options_.fused_rows);
   const int64_t target_items = is_fused
                                    ? std::max(1, options_.num_processors / options_.num_kv_heads)
                                    : 2 * options_.num_processors / options_.num_kv_heads + 1;

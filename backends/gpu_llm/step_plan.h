@@ -116,7 +116,7 @@ struct StepPlannerOptions {
   int32_t fused_rows = 0;
   // So many of the newest tokens of each context before the step may still be computed when it
   // begins, by kernels behind the upload of its plan. Attention reads them only when these kernels
-  // have ended. 0 with fused steps.
+  // have ended. A fused step begins when all before it have ended.
   int32_t num_unsettled = 0;
   bool scales_input_embeddings = false;  // llm::DecoderSpec
   int32_t max_decode_rows = INT32_MAX;   // of a decode step, padding included

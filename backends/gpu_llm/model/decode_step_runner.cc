@@ -153,6 +153,7 @@ Status DecodeStepRunner::Run(const StepShape& shape, const int32_t* words,
   params.items = reinterpret_cast<const DecodeItem*>(words + layout.decode_items);
   params.num_items = shape.num_decode;
   params.num_rows = shape.num_tokens;
+  params.input = buffers.input;
   RunDecodeStep(params, num_processors_, stream);
   return CudaStatus(cudaGetLastError(), "a decode step");
 }

@@ -218,7 +218,13 @@ Status Decoder::RunFused(const StepShape& shape, const int32_t* words, cudaStrea
   buffers.partials = partials_.as<float>();
   buffers.item_tokens = item_tokens_;
   buffers.tickets = tickets_.as<int32_t>();
+  buffers.input = head_in_.as<__nv_bfloat16>();
   NEREID_RETURN_IF_ERROR(decode_step_->Run(shape, words, buffers, stream));
+  if (head_in_.data() != nullptr) {  // the next draft continues the output
+    const int32_t output = spec_->num_layers();
+    return decode_step_->CopyHiddenStates(std::span(&output, 1), shape, buffers,
+                                          residual_.as<__nv_bfloat16>(), stream);
+  }
   if (!captured_ || !shape.returns_hidden_states) return {};
   return decode_step_->CopyHiddenStates(captured_->layers(), shape, buffers, captured_->rows(),
                                         stream);

@@ -42,6 +42,7 @@ Status Decoder::ForwardHead(const HeadInputs& inputs, const StepShape& shape, co
   input.hidden_size = spec_->hidden_size;
   input.epsilon = spec_->norm.epsilon;
   HeadInput(input, stream);
+  if (IsFused(shape)) return RunFused(shape, words, stream);
   adapter_rows_ = {};
   return RunLayer(0, shape, words, inputs.may_time, stream);
 }

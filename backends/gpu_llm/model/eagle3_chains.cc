@@ -11,6 +11,7 @@
 #include "backends/gpu_llm/model/algorithm_trial.h"
 #include "backends/gpu_llm/model/eagle3_cache.h"
 #include "backends/gpu_llm/model/eagle3_layer.h"
+#include "backends/gpu_llm/plan_upload.h"
 #include "backends/llm_core/engine/executor.h"
 #include "backends/llm_core/speculation/drafter.h"
 
@@ -19,6 +20,17 @@ namespace {
 
 // Rows that are launched before the drafts of the first of them are read.
 constexpr int32_t kRowsAhead = 2;
+// Of so few chains, the further rows are planned before the first one is launched: that takes less
+// time than another upload between the rows.
+constexpr size_t kFewChains = 8;
+
+// Whether what further rows read may still be computed when they begin (num_unsettled).
+bool MayPlanTogether(std::span<const llm::DraftChain> chains) {
+  return chains.size() <= kFewChains &&
+         std::all_of(chains.begin(), chains.end(), [](const llm::DraftChain& chain) {
+           return chain.tokens.size() <= llm::kMostUnseenOfStep;
+         });
+}
 
 bool IsPlainlyGreedy(const llm::DraftChain& chain) {
   return chain.sampling->is_greedy() && !chain.sampling->changes_logits() &&
@@ -90,24 +102,26 @@ Status Eagle3Layer::RunTogether(std::span<llm::DraftChain> chains, float least_p
   int32_t longest = 0;
   for (const llm::DraftChain& chain : chains) longest = std::max(longest, chain.max_drafts);
   has_ended_.assign(chains.size(), 0);
-  NEREID_RETURN_IF_ERROR(PlanFirstRows(chains));
-  NEREID_RETURN_IF_ERROR(LaunchRow(chain_rows_[0], 0));
+  NEREID_ASSIGN_OR_RETURN(size_t end, PlanFirstRows(chains));
   starts_.clear();
   for (const llm::DraftChain& chain : chains) {
     Cache& cache = static_cast<Cache&>(*chain.cache);
     cache.Append(static_cast<int32_t>(chain.tokens.size()));
     starts_.push_back(cache.num_rows());
   }
+  if (MayPlanTogether(chains)) end = PlanRows(chains, std::min(longest, 1 + kRowsTogether), end);
+  NEREID_RETURN_IF_ERROR(Upload(0, end));
+  NEREID_RETURN_IF_ERROR(LaunchRow(0, longest));
   int32_t num_launched = 1, num_read = 0;
   while (num_read < longest) {
     if (num_launched < longest && num_launched - num_read < kRowsAhead) {
       if (num_launched == static_cast<int32_t>(chain_rows_.size())) {
-        const int32_t end = std::min(longest, num_launched + kRowsTogether);
-        NEREID_RETURN_IF_ERROR(PlanRows(chains, num_launched, end));
+        const int32_t last = std::min(longest, num_launched + kRowsTogether);
+        NEREID_RETURN_IF_ERROR(Upload(first_words_, PlanRows(chains, last, first_words_)));
       }
-      const ChainRow& row = chain_rows_[num_launched];
-      NEREID_RETURN_IF_ERROR(LaunchRow(row, num_launched));
-      for (const int32_t i : row.chains) static_cast<Cache&>(*chains[i].cache).Append(1);
+      NEREID_RETURN_IF_ERROR(LaunchRow(num_launched, longest));
+      for (const int32_t i : chain_rows_[num_launched].chains)
+        static_cast<Cache&>(*chains[i].cache).Append(1);
       ++num_launched;
     } else {
       NEREID_ASSIGN_OR_RETURN(longest, TakeDrafts(chains, num_read, least_probability));
@@ -117,7 +131,7 @@ Status Eagle3Layer::RunTogether(std::span<llm::DraftChain> chains, float least_p
   return {};
 }
 
-Status Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chains) {
+Result<size_t> Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chains) {
   batch_.Clear();
   uses_target_ids_ = false;
   for (const llm::DraftChain& chain : chains) {
@@ -155,6 +169,12 @@ Status Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chains) {
                                                   edits.size(), cudaMemcpyHostToDevice, stream()));
     }
   }
+  if (MayFuseFirstRows(chains)) {  // a fused step samples behind every row
+    for (llm::BatchEntry& entry : batch_.entries) {
+      entry.num_logits = entry.num_tokens;
+      entry.num_draft_tokens = entry.num_tokens - 1;
+    }
+  }
   chain_rows_.clear();
   ChainRow& row = chain_rows_.emplace_back();
   for (size_t i = 0; i < chains.size(); ++i) row.chains.push_back(static_cast<int32_t>(i));
@@ -170,12 +190,18 @@ Status Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chains) {
     return InternalError("a draft head's plan of ", batch_.token_ids.size(),
                          " rows does not fit into ", first_words_, " words");
   }
-  return Upload(0, end);
+  return AlignWords(end);
 }
 
-Status Eagle3Layer::PlanRows(std::span<const llm::DraftChain> chains, int32_t first, int32_t end) {
-  size_t at = first_words_;
-  for (int32_t index = first; index < end; ++index) {
+bool Eagle3Layer::MayFuseFirstRows(std::span<const llm::DraftChain> chains) const {
+  const auto num_rows = StepPlanner::PaddedBatch(static_cast<int32_t>(batch_.token_ids.size()));
+  return num_rows <= std::min(decoder_->fused_rows(), max_entries_) &&
+         std::all_of(chains.begin(), chains.end(),
+                     [](const llm::DraftChain& chain) { return chain.num_siblings == 0; });
+}
+
+size_t Eagle3Layer::PlanRows(std::span<const llm::DraftChain> chains, int32_t end, size_t at) {
+  for (auto index = static_cast<int32_t>(chain_rows_.size()); index < end; ++index) {
     batch_.Clear();
     ChainRow row;
     for (size_t i = 0; i < chains.size(); ++i) {
@@ -190,10 +216,12 @@ Status Eagle3Layer::PlanRows(std::span<const llm::DraftChain> chains, int32_t fi
       batch_.token_ids.push_back(llm::PendingTokenId(entry.slot));
       row.chains.push_back(static_cast<int32_t>(i));
     }
+    const bool follows_single_rows = index > 1 || num_kept_ == static_cast<int32_t>(chains.size());
+    row.reads_residual = follows_single_rows && row.chains == chain_rows_.back().chains;
     at = PackRow(row, at, index);
     chain_rows_.push_back(std::move(row));
   }
-  return Upload(first_words_, at);
+  return at;
 }
 
 size_t Eagle3Layer::PackRow(ChainRow& row, size_t at, int32_t index) {
@@ -203,13 +231,20 @@ size_t Eagle3Layer::PackRow(ChainRow& row, size_t at, int32_t index) {
   int32_t* const to = host_words_.as<int32_t>();
   const std::span<const int32_t> words = planner_.words();
   std::copy(words.begin(), words.end(), to + at);
+  const StepLayout layout(row.shape);
+  for (size_t i = 0; i < batch_.entries.size(); ++i) {
+    const llm::BatchEntry& entry = batch_.entries[i];  // of a decode step, all rows are sampled
+    row.sampled.push_back(planner_.is_decode() ? entry.first_token + entry.num_tokens - 1
+                                               : static_cast<int32_t>(i));
+    to[at + static_cast<size_t>(layout.logit_slots + row.sampled.back())] = entry.slot;
+  }
   row.items_at = at + AlignWords(words.size());
   auto* const items = reinterpret_cast<DrawItem*>(to + row.items_at);
   for (size_t i = 0; i < row.chains.size(); ++i) {
     const int32_t item = item_of_[row.chains[i]];
     if (item < 0) continue;
     items[row.num_items] = items_[item];
-    items[row.num_items].row = static_cast<int32_t>(i);
+    items[row.num_items].row = row.sampled[i];
     items[row.num_items].position += static_cast<uint32_t>(index);
     ++row.num_items;
   }
@@ -217,17 +252,16 @@ size_t Eagle3Layer::PackRow(ChainRow& row, size_t at, int32_t index) {
 }
 
 Status Eagle3Layer::Upload(size_t first_word, size_t end_word) {
-  if (4 * end_word > words_.size_bytes()) {
+  if (4 * end_word + kPlanCopyUnit > words_.size_bytes()) {
     return InternalError("a draft head's plans take ", 4 * end_word,
-                         " bytes, but their buffer has ", words_.size_bytes());
+                         " bytes, but their buffer has ", words_.size_bytes() - kPlanCopyUnit);
   }
-  return CudaStatus(
-      cudaMemcpyAsync(words_.as<int32_t>() + first_word, host_words_.as<int32_t>() + first_word,
-                      4 * (end_word - first_word), cudaMemcpyHostToDevice, stream()),
-      "a draft head's plan");
+  return UploadPlan(words_.as<int32_t>() + first_word, host_words_.as<int32_t>() + first_word,
+                    4 * (end_word - first_word), stream());
 }
 
-Status Eagle3Layer::LaunchRow(const ChainRow& row, int32_t index) {
+Status Eagle3Layer::LaunchRow(int32_t index, int32_t end) {
+  const ChainRow& row = chain_rows_[index];
   const int32_t* const words = words_.as<int32_t>() + row.words_at;
   const StepLayout layout(row.shape);
   Decoder::HeadInputs inputs;
@@ -241,18 +275,24 @@ Status Eagle3Layer::LaunchRow(const ChainRow& row, int32_t index) {
     inputs.features = features_.as<__nv_bfloat16>();
     inputs.num_features = num_kept_;
   } else {
-    inputs.own = own_.as<__nv_bfloat16>();
-    inputs.own_rows = words + layout.logit_slots;  // each row has a sampled position
-    inputs.may_time = true;                        // as many rows as sequences
+    if (!row.reads_residual) {
+      inputs.own = own_.as<__nv_bfloat16>();
+      inputs.own_rows = words + layout.logit_slots;  // each row has a sampled position
+    }
+    inputs.may_time = true;  // as many rows as sequences
   }
   NEREID_RETURN_IF_ERROR(decoder_->ForwardHead(inputs, row.shape, words, stream()));
   NEREID_RETURN_IF_ERROR(decoder_->ComputeLogits(row.shape, words, 0, row.shape.num_sampled,
                                                  inputs.may_time, stream()));
   NEREID_RETURN_IF_ERROR(DrawRow(row, index));
-  CopyRows(
-      {decoder_->residual(), words + layout.logit_rows, own_.as<__nv_bfloat16>(),
-       words + layout.logit_slots, row.shape.num_sampled, spec_.hidden_size, spec_.hidden_size},
-      stream());
+  const auto next = static_cast<size_t>(index) + 1;
+  const bool is_in_place = next < chain_rows_.size() && chain_rows_[next].reads_residual;
+  if (index + 1 < end && !is_in_place) {
+    CopyRows(
+        {decoder_->residual(), words + layout.logit_rows, own_.as<__nv_bfloat16>(),
+         words + layout.logit_slots, row.shape.num_sampled, spec_.hidden_size, spec_.hidden_size},
+        stream());
+  }
   NEREID_RETURN_IF_CUDA_ERROR(cudaGetLastError());
   return CudaStatus(cudaEventRecord(row_done_[index % kEvents].get(), stream()), "a draft");
 }
@@ -303,17 +343,18 @@ Result<int32_t> Eagle3Layer::TakeDrafts(std::span<llm::DraftChain> chains, int32
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(row_done_[index % kEvents].get()));
   const int32_t* const ids = drawn_.as<int32_t>() + index * max_entries_;
   const float* const log_probs = drawn_.as<float>() + (llm::kMaxDraftTokens + index) * max_entries_;
-  const std::vector<int32_t>& row = chain_rows_[index].chains;
+  const ChainRow& row = chain_rows_[index];
   int32_t longest = 0;
-  for (size_t i = 0; i < row.size(); ++i) {
-    llm::DraftChain& chain = chains[row[i]];
-    uint8_t& has_ended = has_ended_[row[i]];
+  for (size_t i = 0; i < row.chains.size(); ++i) {
+    llm::DraftChain& chain = chains[row.chains[i]];
+    uint8_t& has_ended = has_ended_[row.chains[i]];
     if (has_ended != 0 || chain.max_drafts <= index) continue;
-    if (ids[i] == llm::kNoToken || std::exp(log_probs[i]) < least_probability) {
+    const int32_t at = row.sampled[i], id = ids[at];
+    if (id == llm::kNoToken || std::exp(log_probs[at]) < least_probability) {
       has_ended = 1;
       continue;
     }
-    chain.drafts->push_back(uses_target_ids_ ? ids[i] : target_ids_[ids[i]]);
+    chain.drafts->push_back(uses_target_ids_ ? id : target_ids_[id]);
     longest = std::max(longest, chain.max_drafts);
   }
   return longest;

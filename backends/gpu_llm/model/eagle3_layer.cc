@@ -10,19 +10,22 @@
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/model/eagle3_cache.h"
+#include "backends/gpu_llm/plan_upload.h"
 #include "backends/llm_core/speculation/drafter.h"
 
 namespace nereid::gpu {
 namespace {
 
-StepPlannerOptions HeadPlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors) {
+StepPlannerOptions HeadPlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors,
+                                      int32_t fused_rows) {
   StepPlannerOptions options;
   options.num_heads = spec.num_heads;
   options.num_kv_heads = spec.num_kv_heads;
   options.num_processors = num_processors;
   // The plans of several rows of a chain are uploaded together, each of which reads the rows
   // before.
-  options.num_unsettled = Eagle3Layer::kRowsTogether - 1;
+  options.num_unsettled = Eagle3Layer::kRowsTogether - 1 + llm::kMostUnseenOfStep;
+  options.fused_rows = fused_rows;
   return options;
 }
 
@@ -74,7 +77,7 @@ Eagle3Layer::Eagle3Layer(const llm::Eagle3Head& head, const Eagle3LayerOptions& 
       norm_before_residual_(head.norm_before_residual),
       num_processors_(num_processors),
       max_entries_(StepPlanner::PaddedBatch(std::max(1, options.max_num_entries))),
-      planner_(HeadPlannerOptions(spec_, num_processors)),
+      planner_(HeadPlannerOptions(spec_, num_processors, 0)),
       draw_planner_(vocab_size_, kMaxEdits) {}
 
 Eagle3Layer::~Eagle3Layer() {
@@ -103,9 +106,9 @@ Status Eagle3Layer::Initialize(const llm::Eagle3Head& head) {
   limits.item_tokens = planner_.item_tokens();
   limits.partial_bytes = planner_.PartialBytes(limits.max_decode_items, spec_.head_dim);
   limits.num_processors = num_processors_;
-  limits.fuses_decode = false;
   NEREID_ASSIGN_OR_RETURN(Decoder decoder, Decoder::Create(spec_, weights_, limits));
   decoder_.emplace(std::move(decoder));
+  planner_ = StepPlanner(HeadPlannerOptions(spec_, num_processors_, decoder_->fused_rows()));
   NEREID_RETURN_IF_ERROR(decoder_->AllocateCache(options_.num_blocks));
   blocks_ = std::make_shared<llm::BlockPool>(options_.num_blocks, kBlockTokens);
   return AllocateBuffers(feature_size);
@@ -133,7 +136,7 @@ Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
   other.num_tokens = other.num_logits = max_entries_;
   other.num_decode = first.num_decode;
   row_words_ = AlignWords(StepLayout(other).block_tables + table_words + item_words);
-  const size_t words_bytes = 4 * (first_words_ + kRowsTogether * row_words_);
+  const size_t words_bytes = 4 * (first_words_ + kRowsTogether * row_words_) + kPlanCopyUnit;
   NEREID_RETURN_IF_ERROR(allocate(words_, words_bytes, "a draft head's plan"));
   NEREID_ASSIGN_OR_RETURN(host_words_, PinnedMemory::Allocate(words_bytes));
   const size_t feature_bytes = 2 * static_cast<size_t>(feature_size);

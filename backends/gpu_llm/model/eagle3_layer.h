@@ -92,7 +92,9 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
     size_t words_at = 0;  // in words_, in words
     size_t items_at = 0;  // DrawItems, likewise
     int32_t num_items = 0;
-    std::vector<int32_t> chains;  // of its entries
+    bool reads_residual = false;   // its hidden states are those that the row before has left
+    std::vector<int32_t> chains;   // of its entries
+    std::vector<int32_t> sampled;  // parallel to `chains`: the sampled position of the last token
   };
 
   Eagle3Layer(const llm::Eagle3Head& head, const Eagle3LayerOptions& options,
@@ -120,14 +122,18 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
   // --- eagle3_chains.cc ---
   // Runs chains whose first rows fit into one launch.
   Status RunTogether(std::span<llm::DraftChain> chains, float least_probability);
-  // Plans the first rows, and how drafts are drawn.
-  Status PlanFirstRows(std::span<const llm::DraftChain> chains);
-  // Plans rows [first, end) behind them and uploads the plans.
-  Status PlanRows(std::span<const llm::DraftChain> chains, int32_t first, int32_t end);
+  // Plans the first rows, and how drafts are drawn. Returns the end of the plan in host_words_.
+  Result<size_t> PlanFirstRows(std::span<const llm::DraftChain> chains);
+  // Whether the first rows, which are in batch_, are few enough for a fused step.
+  bool MayFuseFirstRows(std::span<const llm::DraftChain> chains) const;
+  // Plans the rows before row `end` that are not planned yet, from word `at` of host_words_ on.
+  // Returns the end of the plans.
+  size_t PlanRows(std::span<const llm::DraftChain> chains, int32_t end, size_t at);
   // Appends the plan of batch_ to host_words_ at `at` (words). Returns where the next one begins.
   size_t PackRow(ChainRow& row, size_t at, int32_t index);
   Status Upload(size_t first_word, size_t end_word);
-  Status LaunchRow(const ChainRow& row, int32_t index);
+  // Launches a row of chains that have no row `end`.
+  Status LaunchRow(int32_t index, int32_t end);
   Status DrawRow(const ChainRow& row, int32_t index);
   // Waits for a row and appends its drafts to chains that have not ended. Returns the most drafts
   // of those that have not ended now; 0: all have.

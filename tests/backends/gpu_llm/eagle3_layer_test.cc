@@ -301,6 +301,30 @@ TEST_F(Eagle3ChainsTest, ChainsAreThoseOfTheCpu) {
   EXPECT_GE(num_same, num_chains / 2);
 }
 
+// Few first rows are a fused step, whose last row of each chain is drawn from.
+TEST_F(Eagle3ChainsTest, ChainsOfFewRowsAreThoseOfTheCpu) {
+  size_t num_first = 0, num_chains = 0;
+  for (const size_t rows : {1, 2, 3, 4}) {
+    for (const bool has_another : {false, true}) {
+      sequences_.clear();
+      AddSequences({rows});
+      if (has_another) AddSequences({5 - rows});
+      const std::unique_ptr<Eagle3Layer> chains = MakeLayer(ReadHead());
+      const auto host = llm::MakeHostChains(std::move(
+          *cpu::Eagle3Layer::Create(random_head_.checkpoint(), ReadHead(), target_, model_, 2)));
+      const Drafts drafts = Run(*chains, 0.0f), expected = Run(*host, 0.0f);
+      for (size_t i = 0; i < drafts.size(); ++i) {
+        ASSERT_EQ(drafts[i].size(), expected[i].size());
+        if (drafts[i].empty()) continue;
+        ++num_chains;
+        num_first += drafts[i][0] == expected[i][0] ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_EQ(num_chains, 12u);
+  EXPECT_GE(num_first + 1, num_chains) << "a near tie";
+}
+
 TEST_F(Eagle3LayerTest, CachesGetNoMoreBlocksThanThereAre) {
   const std::unique_ptr<Eagle3Layer> gpu = MakeLayer(ReadHead(), 8, 3);
   ASSERT_NE(gpu, nullptr);

@@ -315,6 +315,14 @@ TEST_F(StepPlanTest, TokensThatMayStillBeComputedAreNew) {
   EXPECT_EQ(items[1].first_new, 63);
   EXPECT_EQ(items[2].first_new, 0);
   EXPECT_EQ(items[0].length, 65);
+  // A fused step begins when the rows before are in the cache.
+  planner_ = StepPlanner({.num_heads = 8,
+                          .num_kv_heads = 2,
+                          .num_processors = 16,
+                          .fused_rows = 8,
+                          .num_unsettled = 7});
+  Plan();
+  EXPECT_EQ(Items<DecodeItem>(layout().decode_items, 3)[0].first_new, 64);
 }
 
 TEST_F(StepPlanTest, DraftsBesidePromptsAreDecoded) {

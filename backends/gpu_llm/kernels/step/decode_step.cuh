@@ -31,8 +31,13 @@ __device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, uint32_
   };
   switch (kind) {
     case kStepQkv:
-      take_input(gemm.in, gemm.in_stride, gemm.in_is_complete);
-      gemm.depth = p.hidden_size, gemm.norm = layer.input_norm;
+      gemm.depth = QkvDepth(p, layer_index);
+      if (layer_index == 0 && p.input != nullptr) {
+        gemm.in = p.input, gemm.in_stride = gemm.depth, gemm.in_is_complete = true;
+      } else {
+        take_input(gemm.in, gemm.in_stride, gemm.in_is_complete);
+        gemm.norm = layer.input_norm;
+      }
       gemm.out = here.qkv;
       gemm.num_outputs = (p.num_heads + 2 * p.num_kv_heads) * p.head_dim;
       gemm.output = GemmEpilogue::kBf16;

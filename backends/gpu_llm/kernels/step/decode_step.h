@@ -74,6 +74,9 @@ struct DecodeStepParams {
   const int32_t *words, *positions, *cache_slots, *logit_rows;
   const DecodeItem* items;
   int num_items, num_rows;
+  // [num_rows, 2 * hidden_size]: the input of q, k and v in the first layer, as an EAGLE-3 head has
+  // it. Null: the normed residual.
+  const __nv_bfloat16* input;
 };
 
 inline DecodeStepSizes SizesOf(const DecodeStepParams& p) {

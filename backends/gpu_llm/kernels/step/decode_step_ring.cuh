@@ -124,6 +124,11 @@ __device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p,
   return result;
 }
 
+// The columns of the input of q, k and v.
+__device__ __forceinline__ int QkvDepth(const DecodeStepParams& p, int layer) {
+  return layer == 0 && p.input != nullptr ? 2 * p.hidden_size : p.hidden_size;
+}
+
 template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, bool kExperts>
 class Producer {
  public:
@@ -136,7 +141,8 @@ class Producer {
     const int hidden = p_.hidden_size, q_size = p_.num_heads * kHeadDim;
     for (int i = 0; i < p_.num_layers; ++i) {
       const DecodeStepLayer& layer = p_.layers[i];
-      CopyMatrix<kFormat>(layer.weights[kStepQkv], q_size + 2 * p_.num_kv_heads * kHeadDim, hidden);
+      CopyMatrix<kFormat>(layer.weights[kStepQkv], q_size + 2 * p_.num_kv_heads * kHeadDim,
+                          QkvDepth(p_, i));
       CopyContext(i, layer.window);
       CopyMatrix<kFormat>(layer.weights[kStepOut], hidden, q_size);
       if constexpr (kExperts) {
