@@ -148,21 +148,25 @@ inline double TokensPerSecond(llm::Engine& engine, int32_t batch, int32_t num_ou
 
 // Tokens a second, and what was drafted meanwhile.
 struct EngineRate {
-  double tokens_per_second = 0.0;
-  llm::SpeculationCounts counts;
+  double tokens_per_second = 0.0;  // of the best round
+  llm::SpeculationCounts counts;   // of all rounds
+  double mean = 0.0;               // tokens a second of all rounds
 };
 
-// The best of `num_rounds` rounds, after one that records graphs, chooses algorithms and measures
+// `num_rounds` rounds, after one that records graphs, chooses algorithms and measures
 // steps.
 inline EngineRate MeasureRate(llm::Engine& engine, int32_t batch, int num_rounds,
                               bool is_greedy = false) {
   (void)TokensPerSecond(engine, batch, 256, is_greedy);
   const llm::SpeculationCounts before = engine.stats().speculation;
   EngineRate rate;
+  double seconds_a_token = 0.0;
   for (int round = 0; round < num_rounds; ++round) {
-    rate.tokens_per_second =
-        std::max(rate.tokens_per_second, TokensPerSecond(engine, batch, 384, is_greedy));
+    const double one = TokensPerSecond(engine, batch, 384, is_greedy);
+    rate.tokens_per_second = std::max(rate.tokens_per_second, one);
+    seconds_a_token += 1.0 / one / num_rounds;
   }
+  rate.mean = 1.0 / seconds_a_token;
   rate.counts = engine.stats().speculation;
   rate.counts.num_drafted -= before.num_drafted;
   rate.counts.num_accepted -= before.num_accepted;

@@ -360,7 +360,7 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
     llm::Engine engine(std::move(options),
                        std::make_unique<AcceptingExecutor>(std::move(target.executor)));
     for (const int32_t batch : batches) {
-      const auto [rate, counts] = MeasureRate(engine, batch, 2, true);
+      const auto [rate, counts, mean] = MeasureRate(engine, batch, 2, true);
       if (num_drafts == 0) plain[batch] = rate;
       std::printf("%d,%d,%.0f,%.3f,%lld,%.2f,%.2f\n", batch, num_drafts, rate, rate / plain[batch],
                   static_cast<long long>(counts.num_verified_chains), MeanDrafted(counts),
@@ -399,7 +399,7 @@ void MeasureLookahead(const std::vector<int32_t>& batches) {
       llm::Engine engine(std::move(options), std::make_unique<MadeUpTextExecutor>(
                                                  target, MadeUpText(num_phrases, kVocabSize)));
       for (const int32_t batch : batches) {
-        const auto [rate, counts] = MeasureRate(engine, batch, 1, true);
+        const auto [rate, counts, mean] = MeasureRate(engine, batch, 1, true);
         if (one.drafter == nullptr) plain[batch] = rate;
         std::printf("%d,\"%s\",\"%s\",%.0f,%.3f,%lld,%.2f,%.2f\n", batch, text, one.name, rate,
                     rate / plain[batch], static_cast<long long>(counts.num_verified_chains),
