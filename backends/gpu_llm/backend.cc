@@ -132,6 +132,8 @@ class GpuModel : public llm::LlmModel {
   bool SupportsQuantizedWeights() const override { return true; }
   bool SupportsDraftModels() const override { return true; }
   bool SupportsDummyWeights() const override { return true; }
+  // A step that verifies a chain of up to 8 tokens is one launch, and costs less than a tree.
+  bool DraftsEagle3Trees() const override { return false; }
   // Steps of about 10 ms for an 8B model, and whole tiles of cuBLASLt.
   int32_t DefaultMixedStepTokens() const override { return 384; }
   bool RunsOnGpu() const override { return true; }

@@ -20,8 +20,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <deque>
 #include <map>
 #include <memory>
 #include <random>
@@ -35,6 +33,7 @@
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
 #include "bench/gpu_llm/draft_trace.h"
+#include "bench/gpu_llm/random_eagle3_head.h"
 #include "bench/gpu_llm/speculation_model.h"
 
 namespace nereid::bench {
@@ -147,113 +146,12 @@ void MeasureEngine(const std::vector<int32_t>& batches, int num_gpus) {
   }
 }
 
-// The tensors of a head for the model, in bf16, with random values.
-class RandomHead {
- public:
-  RandomHead() {
-    constexpr int64_t kHidden = 4096, kInner = 14336;
-    Add("fc.weight", {kHidden, 3 * kHidden});
-    Add("norm.weight", {kHidden});
-    Add("lm_head.weight", {kDraftVocabulary, kHidden});
-    for (const char* norm : {"hidden_norm", "input_layernorm", "post_attention_layernorm"})
-      Add(StrCat("midlayer.", norm, ".weight"), {kHidden});
-    Add("midlayer.self_attn.q_proj.weight", {kHidden, 2 * kHidden});
-    Add("midlayer.self_attn.k_proj.weight", {1024, 2 * kHidden});
-    Add("midlayer.self_attn.v_proj.weight", {1024, 2 * kHidden});
-    Add("midlayer.self_attn.o_proj.weight", {kHidden, kHidden});
-    Add("midlayer.mlp.gate_proj.weight", {kInner, kHidden});
-    Add("midlayer.mlp.up_proj.weight", {kInner, kHidden});
-    Add("midlayer.mlp.down_proj.weight", {kHidden, kInner});
-    std::vector<uint8_t>& offsets = bytes_.emplace_back(8 * kDraftVocabulary);
-    tensors_["d2t"] = {llm::CheckpointDataType::kI64, {kDraftVocabulary}, offsets};
-  }
-  llm::Checkpoint checkpoint() const {
-    constexpr const char* kConfig = R"({"hidden_size":4096,"intermediate_size":14336,
-      "num_attention_heads":32,"num_key_value_heads":8,"num_hidden_layers":1,"vocab_size":128256,
-      "draft_vocab_size":32000,"max_position_embeddings":4096})";
-    return llm::Checkpoint::FromParts("head", kConfig, "", tensors_);
-  }
-
- private:
-  static constexpr int64_t kDraftVocabulary = 32000;
-
-  void Add(const std::string& name, std::vector<int64_t> shape) {
-    int64_t count = 1;
-    for (const int64_t size : shape) count *= size;
-    std::vector<uint8_t>& bytes = bytes_.emplace_back(2 * count);
-    if (shape.size() > 1) {
-      FillRandom(bytes, random_);
-    } else {  // a norm
-      constexpr uint16_t kOne = 0x3f80;
-      for (int64_t i = 0; i < count; ++i) std::memcpy(bytes.data() + 2 * i, &kOne, 2);
-    }
-    tensors_[name] = {llm::CheckpointDataType::kBF16, std::move(shape), bytes};
-  }
-
-  uint32_t random_ = 1;
-  std::deque<std::vector<uint8_t>> bytes_;
-  llm::TensorMap tensors_;
-};
-
-// The executor then keeps the hidden states that the head reads.
-std::unique_ptr<gpu::Eagle3Layer> MakeHead(const RandomHead& random, LoadedModel& target) {
-  gpu::GpuExecutor& executor = *target.first;
-  const llm::Checkpoint checkpoint = random.checkpoint();
-  llm::Eagle3Head head = Checked(llm::ReadEagle3Head(checkpoint, executor.spec()));
-  const std::vector<int32_t> layers = head.aux_layers;
-  gpu::Eagle3LayerOptions options;
-  options.form = executor.form();
-  options.num_blocks = executor.limits().num_blocks;
-  options.max_num_entries = 256;
-  options.token_embedding = executor.token_embedding();
-  options.target = &executor.decoder();
-  options.stream = executor.stream();
-  options.num_kept_rows = 8192;
-  auto layer = Checked(gpu::Eagle3Layer::Create(std::move(head), options));
-  CheckOk(target.executor->CaptureHiddenStates(layers, layer->place()));
+std::unique_ptr<gpu::Eagle3Layer> MakePreparedHead(const RandomEagle3Head& random,
+                                                   const LoadedModel& target) {
+  auto head = MakeHead(random, *target.first);
+  KeepHiddenStates(random, target);
   PrepareDrafts(*target.executor, kMaxDrafts, false, true);
-  return layer;
-}
-
-// Calls of the head with one row and `num_drafts` drafts of each sequence, behind 256 others.
-double HeadMs(gpu::Eagle3Layer& head, int32_t batch, int32_t num_drafts) {
-  const std::vector<int32_t> tokens(kContext, 5);
-  llm::SamplingParams greedy;
-  greedy.returns_log_probs = true;
-  std::vector<std::unique_ptr<llm::HeadCache>> caches;
-  std::vector<int32_t> kept, drafts;
-  head.pool()->Take(kContext, kept);
-  head.Keep({.num_rows = 1}, std::span(kept).first(1));
-  CheckOk(head.FinishKeeping());
-  std::fill(kept.begin(), kept.end(), kept[0]);
-  const auto chain_of = [&](llm::HeadCache& cache, int32_t num_rows, int32_t max_drafts) {
-    if (!cache.Reserve(cache.num_rows() + num_rows + num_drafts)) std::exit(1);
-    llm::DraftChain chain;
-    chain.tokens = std::span(tokens).first(num_rows);
-    chain.kept = std::span(kept).first(num_rows);
-    chain.cache = &cache;
-    chain.max_drafts = max_drafts;
-    chain.sampling = &greedy;
-    chain.sequence = tokens;
-    chain.drafts = &drafts;
-    return chain;
-  };
-  for (int32_t i = 0; i < batch; ++i) {
-    llm::DraftChain chain = chain_of(*caches.emplace_back(head.MakeCache()), kContext, 0);
-    CheckOk(head.RunChains(std::span(&chain, 1), 0.0f));
-  }
-  std::vector<double> times;
-  for (int round = 0; round < 40; ++round) {
-    std::vector<llm::DraftChain> chains;
-    for (const auto& cache : caches) {
-      cache->Truncate(kContext);
-      chains.push_back(chain_of(*cache, 1, num_drafts));
-    }
-    drafts.clear();
-    const double took = MsOf([&] { CheckOk(head.RunChains(chains, 0.0f)); });
-    if (round >= 20) times.push_back(took);
-  }
-  return Median(std::move(times));
+  return head;
 }
 
 void MeasureEagle3Steps(llm::Executor& executor, gpu::Eagle3Layer* head, int32_t batch) {
@@ -278,7 +176,7 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
     double rate;
     bool has_head;
   };
-  const RandomHead random;
+  const RandomEagle3Head random;
   std::printf("batch,case,value\n");
   // Without drafts also at the end: the first steps of a process choose the algorithms of products.
   const Case cases[] = {{"without drafts", 0.0, false},
@@ -290,7 +188,7 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
   for (const Case& one : cases) {
     LoadedModel target = MakeTarget(num_gpus);
     std::unique_ptr<gpu::Eagle3Layer> head;
-    if (one.has_head) head = MakeHead(random, target);
+    if (one.has_head) head = MakePreparedHead(random, target);
     if (one.rate == 0.0) {
       for (const int32_t batch : batches) MeasureEagle3Steps(*target.executor, head.get(), batch);
     }
@@ -326,7 +224,7 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
 // Four runs of a batch one after the other, so that sizes of steps that are new in the first one
 // are known in the last.
 void TraceEagle3(const std::vector<int32_t>& batches, int num_gpus) {
-  const RandomHead random;
+  const RandomEagle3Head random;
   for (const int32_t batch : batches) {
     double plain = 0.0;
     for (const bool has_head : {false, true}) {
@@ -335,7 +233,7 @@ void TraceEagle3(const std::vector<int32_t>& batches, int num_gpus) {
       llm::EngineOptions options;
       std::unique_ptr<llm::Executor> traced;
       if (has_head) {
-        std::unique_ptr<gpu::Eagle3Layer> head = MakeHead(random, target);
+        std::unique_ptr<gpu::Eagle3Layer> head = MakePreparedHead(random, target);
         options.speculation.drafter = std::make_shared<TracedDrafter>(
             std::make_shared<RepeatingHead>(std::move(head), RateFor(4.0)), trace);
         traced = std::make_unique<AcceptingExecutor>(std::move(target.executor));

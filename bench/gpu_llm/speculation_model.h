@@ -83,13 +83,17 @@ inline void FillRandom(std::span<uint8_t> bytes, uint32_t& random) {
   }
 }
 
-// Steps without an engine: `batch` sequences with `num_drafts` drafts each.
+// Steps without an engine: `batch` sequences with `num_drafts` drafts each. With `are_trees`, every
+// second draft goes on behind the last such one, and the others stand beside it.
 inline double StepMs(llm::Executor& executor, int32_t batch, int32_t num_drafts,
-                     bool returns_hidden_states = false) {
+                     bool returns_hidden_states = false, bool are_trees = false) {
   const llm::SamplingParams greedy;
   const int32_t blocks_each = kContext / executor.limits().block_size + 2;
   std::vector<std::vector<int32_t>> tables(batch, std::vector<int32_t>(blocks_each));
   const std::vector<int32_t> tokens(kContext + 1, 1);
+  std::vector<int32_t> parents;
+  for (int32_t t = 0; t < num_drafts && are_trees; ++t)
+    parents.push_back(t < 2 ? -1 : t / 2 * 2 - 2);
   llm::StepBatch step;
   for (int32_t i = 0; i < batch; ++i) {
     std::iota(tables[i].begin(), tables[i].end(), i * blocks_each);
@@ -100,6 +104,7 @@ inline double StepMs(llm::Executor& executor, int32_t batch, int32_t num_drafts,
     sequence.num_draft_tokens = num_drafts;
     sequence.num_cached = kContext;
     sequence.block_table = tables[i];
+    sequence.draft_parents = parents;
     sequence.returns_hidden_states = returns_hidden_states;
     sequence.samples = true;
     sequence.sampling = {&greedy, tokens, 1, {}};
@@ -185,7 +190,7 @@ inline double MeanDrafted(const llm::SpeculationCounts& counts) {
 // moves no keys and values. [engine thread]
 class AcceptingExecutor : public llm::Executor {
  public:
-  explicit AcceptingExecutor(std::unique_ptr<llm::Executor> executor)
+  explicit AcceptingExecutor(std::shared_ptr<llm::Executor> executor)
       : executor_(std::move(executor)) {}
   const llm::ExecutorLimits& limits() const override { return executor_->limits(); }
   llm::ExecutorFeatures features() const override { return executor_->features(); }
@@ -217,7 +222,7 @@ class AcceptingExecutor : public llm::Executor {
   }
 
  private:
-  std::unique_ptr<llm::Executor> executor_;
+  const std::shared_ptr<llm::Executor> executor_;
   // For each step in flight and each of its entries: the indices of the drafts that are accepted.
   std::deque<std::vector<std::vector<int32_t>>> accepted_;
 };

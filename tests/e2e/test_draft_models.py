@@ -1,9 +1,11 @@
-"""A draft model, Medusa heads, and drafts with their logits from a client, on a whole server: the answers are those without drafts."""
+"""A draft model, Medusa heads, an EAGLE-3 head, and drafts with their logits from a client, on a whole server: the answers are those without drafts."""
 import json
 import pathlib
+import struct
 import urllib.error
 import urllib.request
 
+import numpy
 import pytest
 from tested_engine import ENGINE
 
@@ -12,16 +14,38 @@ PROMPT = [12, 45, 78, 101, 7, 33, 250, 18]
 VOCABULARY = 4096
 
 
-def config(speculation):
+def config(speculation, more):
     values = {"gpt_model_path": ROOT / "demo" / "model", "max_seq_len": 128, "max_num_sequences": 4, "exclude_input_in_output": "true",
-              "speculative_decoding": speculation}
+              "speculative_decoding": speculation, **more}
     return f'backend: "{ENGINE}"\nmax_batch_size: 0\n' + "".join(
         f'parameters {{ key: "{key}" value {{ string_value: "{value}" }} }}\n' for key, value in values.items())
 
 
-def write(repository, name, speculation):
+def write(repository, name, speculation, **more):
     (repository / name / "1").mkdir(parents=True)
-    (repository / name / "config.pbtxt").write_text(config(speculation))
+    (repository / name / "config.pbtxt").write_text(config(speculation, more))
+
+
+def write_eagle3(folder):
+    """A head with random weights for the demo model."""
+    hidden, inner, draft_vocabulary, sizes = 384, 960, 1000, {"vocab_size": VOCABULARY, "draft_vocab_size": 1000}
+    shapes = {"fc": (hidden, 3 * hidden), "norm": (hidden,), "lm_head": (draft_vocabulary, hidden), "midlayer.hidden_norm": (hidden,),
+              "midlayer.input_layernorm": (hidden,), "midlayer.post_attention_layernorm": (hidden,), "midlayer.self_attn.q_proj": (hidden, 2 * hidden),
+              "midlayer.self_attn.k_proj": (128, 2 * hidden), "midlayer.self_attn.v_proj": (128, 2 * hidden), "midlayer.self_attn.o_proj": (hidden, hidden),
+              "midlayer.mlp.gate_proj": (inner, hidden), "midlayer.mlp.up_proj": (inner, hidden), "midlayer.mlp.down_proj": (hidden, inner)}
+    random = numpy.random.default_rng(8)
+    tensors = {f"{name}.weight": (random.standard_normal(shape) / 20 + (len(shape) == 1)).astype(numpy.float32) for name, shape in shapes.items()}
+    tensors["d2t"] = numpy.full(draft_vocabulary, 3, numpy.int64)
+    header, offset = {}, 0
+    for name, values in tensors.items():
+        kind = "I64" if values.dtype == numpy.int64 else "F32"
+        header[name] = {"dtype": kind, "shape": list(values.shape), "data_offsets": [offset, offset + values.nbytes]}
+        offset += values.nbytes
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(values.tobytes() for values in tensors.values()))
+    (folder / "config.json").write_text(json.dumps({
+        "architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": hidden, "intermediate_size": inner, "num_attention_heads": 6,
+        "num_key_value_heads": 2, "num_hidden_layers": 1, "max_position_embeddings": 1024, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, **sizes}))
 
 
 def load(server, name):
@@ -44,11 +68,21 @@ def ask(server, model, **more):
 
 
 @pytest.fixture(scope="module")
-def server(own_server, own_repository):
+def head(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("head")
+    write_eagle3(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(own_server, own_repository, head):
     write(own_repository, "plain", "off")
     write(own_repository, "drafted", f"draft={ROOT / 'demo' / 'draft'}")
     write(own_repository, "medusa", f"medusa={ROOT / 'demo' / 'medusa'}")
-    for name in ("plain", "drafted", "medusa"):
+    write(own_repository, "eagle3", f"eagle3={head}")
+    write(own_repository, "eagle3_tree", f"eagle3={head}", max_draft_tokens=15)
+    write(own_repository, "eagle3_paths", f"eagle3={head}", eagle_choices="{0}, {0, 0}, {1}, {2}, {0, 1}", decoding_mode="eagle")
+    for name in ("plain", "drafted", "medusa", "eagle3", "eagle3_tree", "eagle3_paths"):
         load(own_server, name)
     return own_server
 
@@ -56,7 +90,7 @@ def server(own_server, own_repository):
 SAMPLED = {"runtime_top_p": ("FP32", [1], [0.95]), "seed": ("UINT64", [1], [7])}
 
 
-@pytest.mark.parametrize("model, drafter", [("drafted", "draft"), ("medusa", "medusa")])
+@pytest.mark.parametrize("model, drafter", [("drafted", "draft"), ("medusa", "medusa"), ("eagle3", "eagle3"), ("eagle3_tree", "eagle3"), ("eagle3_paths", "eagle3")])
 @pytest.mark.parametrize("more", [{}, SAMPLED], ids=["greedy", "sampled"])
 def test_a_drafter_with_weights_changes_no_answer(server, more, model, drafter):
     plain = ask(server, "plain", **more)
@@ -90,6 +124,17 @@ def test_a_clients_drafts_with_logits_are_verified(server):
     assert f"'draft_logits' has {3 * VOCABULARY} values: expected [4, {VOCABULARY}]" in refusal(lambda: ask(server, "plain", **too_few))
     beyond = refusal(lambda: ask(server, "plain", **tensors, draft_acceptance_threshold=("FP32", [1], [1.5])))
     assert "'draft_acceptance_threshold' is 1.5, expected 0 to 1" in beyond
+
+
+@pytest.mark.parametrize("choices, parts", [
+    ("{0}, {1}, {1, 0}", ["a path of 2 ranks goes on behind rank 1", "along its likeliest tokens only"]), ("{0}, {0, 1, 0}", ["{0, 1, 0}", "its parent"]),
+    ("{16}", ["rank 16, expected 0 to 15"]), ("{0", ["the end", "expected a list of paths"])])
+def test_paths_that_a_head_can_not_draft_are_refused(server, own_repository, head, request, choices, parts):
+    name = f"paths_{request.node.callspec.indices['choices']}"
+    write(own_repository, name, f"eagle3={head}", eagle_choices=choices)
+    message = refusal(load, server, name)
+    for part in ["parameter 'eagle_choices'", *parts]:
+        assert part in message, message
 
 
 def write_smaller_vocabulary(folder):

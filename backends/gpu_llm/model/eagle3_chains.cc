@@ -1,4 +1,5 @@
-// Chains of drafts of an EAGLE-3 head, drawn on the device. [engine thread]
+// Chains of drafts of an EAGLE-3 head, drawn on the device, and the tokens beside them. [engine
+// thread]
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -7,6 +8,7 @@
 #include "backends/gpu_llm/cuda/runtime.h"
 #include "backends/gpu_llm/kernels/rows/hidden_states.h"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
+#include "backends/gpu_llm/kernels/sampling/rank_tokens.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/model/algorithm_trial.h"
 #include "backends/gpu_llm/model/eagle3_cache.h"
@@ -37,6 +39,11 @@ bool IsPlainlyGreedy(const llm::DraftChain& chain) {
          chain.banned_ids.empty();
 }
 
+// The tokens that are ranked at each draft of a chain: as many as stand beside it, and the draft.
+int32_t NumRanked(const llm::DraftChain& chain) {
+  return chain.num_siblings > 0 && chain.max_drafts > 0 ? 1 + chain.num_siblings : 0;
+}
+
 }  // namespace
 
 Status Eagle3Layer::FinishKeeping() {
@@ -49,11 +56,13 @@ Status Eagle3Layer::WarmUp() {
   llm::SamplingParams sampling;
   sampling.returns_log_probs = true;
   const std::vector<int32_t> zeros(kMaxRows, 0);
-  std::vector<int32_t> drafts;
+  int32_t num_siblings = 0;
   const auto run = [&](int32_t num_chains, int32_t num_rows, int32_t max_drafts) -> Status {
     if (num_chains > max_entries_ || num_rows + max_drafts > spec_.max_positions) return {};
     std::vector<std::unique_ptr<llm::HeadCache>> caches;
     std::vector<llm::DraftChain> chains(static_cast<size_t>(num_chains));
+    std::vector<std::vector<int32_t>> drafts(chains.size());
+    llm::ChainSiblings siblings;
     for (llm::DraftChain& chain : chains) {
       caches.push_back(MakeCache());
       if (!caches.back()->Reserve(num_rows + max_drafts)) return {};  // the head has few KV blocks
@@ -62,7 +71,9 @@ Status Eagle3Layer::WarmUp() {
       chain.cache = caches.back().get();
       chain.max_drafts = max_drafts;
       chain.sampling = &sampling;
-      chain.drafts = &drafts;
+      chain.drafts = &drafts[caches.size() - 1];
+      chain.num_siblings = num_siblings;
+      chain.siblings = &siblings;
     }
     return RunChains(chains, 0.0f);
   };
@@ -74,8 +85,13 @@ Status Eagle3Layer::WarmUp() {
   for (int32_t rows = SharedRows(1); rows <= kMaxRows; rows = SharedRows(rows + 1))
     NEREID_RETURN_IF_ERROR(run(kChains, rows / kChains, 1));
   sampling.top_p = 0.9f;
+  if (gives_siblings()) num_siblings = 1;
   NEREID_RETURN_IF_ERROR(run(1, 1, 2));
   return CudaStatus(cudaStreamSynchronize(stream()), "a draft head");
+}
+
+bool Eagle3Layer::gives_siblings() const {
+  return spec_.vocab_size <= kMaxRankVocabulary;
 }
 
 Status Eagle3Layer::RunChains(std::span<llm::DraftChain> chains, float least_probability) {
@@ -169,7 +185,7 @@ Result<size_t> Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chain
                                                   edits.size(), cudaMemcpyHostToDevice, stream()));
     }
   }
-  if (MayFuseFirstRows(chains)) {  // a fused step samples behind every row
+  if (MayFuseFirstRows()) {  // a fused step samples behind every row
     for (llm::BatchEntry& entry : batch_.entries) {
       entry.num_logits = entry.num_tokens;
       entry.num_draft_tokens = entry.num_tokens - 1;
@@ -177,7 +193,10 @@ Result<size_t> Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chain
   }
   chain_rows_.clear();
   ChainRow& row = chain_rows_.emplace_back();
-  for (size_t i = 0; i < chains.size(); ++i) row.chains.push_back(static_cast<int32_t>(i));
+  for (size_t i = 0; i < chains.size(); ++i) {
+    row.chains.push_back(static_cast<int32_t>(i));
+    row.num_ranked = std::max(row.num_ranked, NumRanked(chains[i]));
+  }
   size_t end = PackRow(row, 0, 0);
   kept_at_ = end;
   for (const llm::DraftChain& chain : chains) {
@@ -193,11 +212,9 @@ Result<size_t> Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chain
   return AlignWords(end);
 }
 
-bool Eagle3Layer::MayFuseFirstRows(std::span<const llm::DraftChain> chains) const {
+bool Eagle3Layer::MayFuseFirstRows() const {
   const auto num_rows = StepPlanner::PaddedBatch(static_cast<int32_t>(batch_.token_ids.size()));
-  return num_rows <= std::min(decoder_->fused_rows(), max_entries_) &&
-         std::all_of(chains.begin(), chains.end(),
-                     [](const llm::DraftChain& chain) { return chain.num_siblings == 0; });
+  return num_rows <= std::min(decoder_->fused_rows(), max_entries_);
 }
 
 size_t Eagle3Layer::PlanRows(std::span<const llm::DraftChain> chains, int32_t end, size_t at) {
@@ -215,6 +232,7 @@ size_t Eagle3Layer::PlanRows(std::span<const llm::DraftChain> chains, int32_t en
       entry.samples = true;
       batch_.token_ids.push_back(llm::PendingTokenId(entry.slot));
       row.chains.push_back(static_cast<int32_t>(i));
+      row.num_ranked = std::max(row.num_ranked, NumRanked(chains[i]));
     }
     const bool follows_single_rows = index > 1 || num_kept_ == static_cast<int32_t>(chains.size());
     row.reads_residual = follows_single_rows && row.chains == chain_rows_.back().chains;
@@ -285,6 +303,7 @@ Status Eagle3Layer::LaunchRow(int32_t index, int32_t end) {
   NEREID_RETURN_IF_ERROR(decoder_->ComputeLogits(row.shape, words, 0, row.shape.num_sampled,
                                                  inputs.may_time, stream()));
   NEREID_RETURN_IF_ERROR(DrawRow(row, index));
+  NEREID_RETURN_IF_ERROR(RankRow(row, index));
   const auto next = static_cast<size_t>(index) + 1;
   const bool is_in_place = next < chain_rows_.size() && chain_rows_[next].reads_residual;
   if (index + 1 < end && !is_in_place) {
@@ -338,6 +357,37 @@ Status Eagle3Layer::DrawRow(const ChainRow& row, int32_t index) {
   return CudaStatus(cudaGetLastError(), "drawing a draft");
 }
 
+// The logits of the head itself: rules change a copy of them.
+Status Eagle3Layer::RankRow(const ChainRow& row, int32_t index) {
+  if (row.num_ranked == 0) return {};
+  RankTokensParams params = {};
+  params.logits = decoder_->logits();
+  params.partials = rank_partials_.as<RankPartial>();
+  params.tickets = rank_tickets_.as<int32_t>();
+  params.ids = ranked_.as<int32_t>() + RankedAt(index, 0);
+  params.log_probs = ranked_.as<float>() + ranked_.size_bytes() / 8 + RankedAt(index, 0);
+  params.num_rows = row.shape.num_sampled;
+  params.vocab_size = spec_.vocab_size;
+  params.stride = decoder_->logits_stride();
+  params.num_tokens = std::min({row.num_ranked, kMaxRankedTokens, spec_.vocab_size});
+  RankTokens(params, stream());
+  return CudaStatus(cudaGetLastError(), "ranking the tokens beside a draft");
+}
+
+size_t Eagle3Layer::RankedAt(int32_t index, size_t i) const {
+  const auto max_entries = static_cast<size_t>(max_entries_);
+  return (static_cast<size_t>(index) * max_entries + i) * kMaxRankedTokens;
+}
+
+void Eagle3Layer::ReadRanked(int32_t index, size_t i, int32_t num_ranked) {
+  const size_t at = RankedAt(index, i);
+  const int32_t* const ids = ranked_.as<int32_t>() + at;
+  const float* const log_probs = ranked_.as<float>() + ranked_.size_bytes() / 8 + at;
+  likeliest_.clear();
+  for (int32_t k = 0; k < std::min({num_ranked, kMaxRankedTokens, spec_.vocab_size}); ++k)
+    likeliest_.push_back({target_ids_[ids[k]], log_probs[k]});
+}
+
 Result<int32_t> Eagle3Layer::TakeDrafts(std::span<llm::DraftChain> chains, int32_t index,
                                         float least_probability) {
   NEREID_RETURN_IF_CUDA_ERROR(cudaEventSynchronize(row_done_[index % kEvents].get()));
@@ -349,13 +399,12 @@ Result<int32_t> Eagle3Layer::TakeDrafts(std::span<llm::DraftChain> chains, int32
     llm::DraftChain& chain = chains[row.chains[i]];
     uint8_t& has_ended = has_ended_[row.chains[i]];
     if (has_ended != 0 || chain.max_drafts <= index) continue;
-    const int32_t at = row.sampled[i], id = ids[at];
-    if (id == llm::kNoToken || std::exp(log_probs[at]) < least_probability) {
-      has_ended = 1;
-      continue;
-    }
-    chain.drafts->push_back(uses_target_ids_ ? id : target_ids_[id]);
-    longest = std::max(longest, chain.max_drafts);
+    const auto at = static_cast<size_t>(row.sampled[i]);
+    llm::SampledToken drawn = {ids[at], log_probs[at]};
+    if (drawn.id != llm::kNoToken && !uses_target_ids_) drawn.id = target_ids_[drawn.id];
+    ReadRanked(index, at, NumRanked(chain));
+    has_ended = chain.Extend(drawn, likeliest_, least_probability) ? 0 : 1;
+    if (has_ended == 0) longest = std::max(longest, chain.max_drafts);
   }
   return longest;
 }

@@ -8,6 +8,7 @@
 #include "backends/gpu_llm/bf16.h"
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernels/sampling/rank_tokens.h"
 #include "backends/gpu_llm/kernels/sampling/sample.h"
 #include "backends/gpu_llm/model/eagle3_cache.h"
 #include "backends/gpu_llm/plan_upload.h"
@@ -158,6 +159,13 @@ Status Eagle3Layer::AllocateBuffers(int64_t feature_size) {
   NEREID_RETURN_IF_ERROR(allocate(edits_, kMaxEdits * sizeof(LogitEdit), "changes of logits"));
   NEREID_ASSIGN_OR_RETURN(host_edits_, PinnedMemory::Allocate(kMaxEdits * sizeof(LogitEdit)));
   NEREID_ASSIGN_OR_RETURN(drawn_, PinnedMemory::Allocate(8 * llm::kMaxDraftTokens * max_entries));
+  NEREID_RETURN_IF_ERROR(allocate(rank_partials_,
+                                  sizeof(RankPartial) * kMaxRankSplits * max_entries,
+                                  "partial results of ranking"));
+  NEREID_RETURN_IF_ERROR(allocate(rank_tickets_, 4 * max_entries, "counters of ranking"));
+  NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(rank_tickets_.data(), 0, rank_tickets_.size_bytes()));
+  NEREID_ASSIGN_OR_RETURN(
+      ranked_, PinnedMemory::Allocate(8 * kMaxRankedTokens * llm::kMaxDraftTokens * max_entries));
   for (Event& event : row_done_) {
     NEREID_ASSIGN_OR_RETURN(event, MakeEvent());
   }

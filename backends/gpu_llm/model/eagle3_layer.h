@@ -44,8 +44,9 @@ struct Eagle3LayerOptions {
 };
 
 // A chain needs no round trip to the host between its drafts: the token that was drawn and the
-// head's own hidden state stay on the device. The host reads the drafts of a row while the next one
-// runs, and launches no more rows once all chains have ended.
+// head's own hidden state stay on the device. The host reads the drafts of a row, and the likeliest
+// tokens beside them for a tree, while the next row runs, and launches no more rows once all chains
+// have ended.
 class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
  public:
   // Rows that one launch computes.
@@ -78,6 +79,7 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
     kept_.Keep(rows, kept);
   }
   Status FinishKeeping() override;
+  bool gives_siblings() const override;
   Status RunChains(std::span<llm::DraftChain> chains, float least_probability) override;
 
  private:
@@ -93,6 +95,7 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
     size_t items_at = 0;  // DrawItems, likewise
     int32_t num_items = 0;
     bool reads_residual = false;   // its hidden states are those that the row before has left
+    int32_t num_ranked = 0;        // tokens of each entry that are ranked; 0: only drafts are drawn
     std::vector<int32_t> chains;   // of its entries
     std::vector<int32_t> sampled;  // parallel to `chains`: the sampled position of the last token
   };
@@ -125,7 +128,7 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
   // Plans the first rows, and how drafts are drawn. Returns the end of the plan in host_words_.
   Result<size_t> PlanFirstRows(std::span<const llm::DraftChain> chains);
   // Whether the first rows, which are in batch_, are few enough for a fused step.
-  bool MayFuseFirstRows(std::span<const llm::DraftChain> chains) const;
+  bool MayFuseFirstRows() const;
   // Plans the rows before row `end` that are not planned yet, from word `at` of host_words_ on.
   // Returns the end of the plans.
   size_t PlanRows(std::span<const llm::DraftChain> chains, int32_t end, size_t at);
@@ -135,10 +138,16 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
   // Launches a row of chains that have no row `end`.
   Status LaunchRow(int32_t index, int32_t end);
   Status DrawRow(const ChainRow& row, int32_t index);
+  // Ranks the tokens of the head that are likeliest in each entry, for trees.
+  Status RankRow(const ChainRow& row, int32_t index);
   // Waits for a row and appends its drafts to chains that have not ended. Returns the most drafts
   // of those that have not ended now; 0: all have.
   Result<int32_t> TakeDrafts(std::span<llm::DraftChain> chains, int32_t index,
                              float least_probability);
+  // Sets likeliest_ to what RankRow() ranked for entry `i` of a row that has run.
+  void ReadRanked(int32_t index, size_t i, int32_t num_ranked);
+  // Where the ranked tokens of entry `i` of a row begin in ranked_, in tokens.
+  size_t RankedAt(int32_t index, size_t i) const;
 
   const Eagle3LayerOptions options_;
   llm::DecoderSpec spec_;     // vocab_size: of the head's own LM head
@@ -172,6 +181,11 @@ class Eagle3Layer : public llm::DraftHead, public llm::DraftChains {
   DeviceMemory edits_;
   PinnedMemory host_edits_;
   PinnedMemory drawn_;  // [kMaxDraftTokens, max_entries_] ids, then as many log probabilities
+  DeviceMemory rank_partials_, rank_tickets_;
+  // [kMaxDraftTokens, max_entries_, kMaxRankedTokens] ids of the head, then as many log
+  // probabilities.
+  PinnedMemory ranked_;
+  std::vector<llm::SampledToken> likeliest_;  // scratch memory
   DrawPlanner draw_planner_;
   bool uses_target_ids_ = false;      // drawn tokens are the target's ids
   std::vector<DrawItem> items_;       // of the first rows

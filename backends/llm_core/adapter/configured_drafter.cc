@@ -76,10 +76,10 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeEagle3Drafter(const LlmParam
       MakeEagle3Head(checkpoint, std::move(head), target.checkpoint, target.model, parameters));
   NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
   NEREID_RETURN_IF_ERROR(target.executor.CaptureHiddenStates(layers, chains->place()));
-  const bool gives_siblings = chains->gives_siblings();
+  const bool takes_trees = chains->gives_siblings() && target.executor.features().draft_trees;
   auto drafter = std::make_shared<Eagle3Drafter>(std::move(chains));
   if (!parameters.eagle_choices.empty()) {
-    if (!gives_siblings || !target.executor.features().draft_trees) {
+    if (!takes_trees) {
       return UnsupportedError("parameter 'eagle_choices' is '", parameters.eagle_choices,
                               "': this backend drafts and verifies chains only");
     }
@@ -87,7 +87,8 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeEagle3Drafter(const LlmParam
         ParseCombChoices(parameters.eagle_choices, kMaxDraftTokens, kMaxMedusaTokens);
     if (!choices.ok()) return std::move(choices).status().WithContext("parameter 'eagle_choices'");
     drafter->DraftTrees(std::move(*choices));
-  } else if (gives_siblings && target.executor.features().draft_trees) {
+  } else if (takes_trees &&
+             (DraftsEagle3Trees() || parameters.max_draft_tokens > drafter->default_max_drafts())) {
     drafter->DraftTrees();
   }
   return std::shared_ptr<llm::Drafter>(std::move(drafter));

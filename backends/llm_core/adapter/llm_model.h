@@ -67,6 +67,9 @@ class LlmModel : public Model {
   }
   // Whether the executor can create dummy weights, for performance measurements.
   virtual bool SupportsDummyWeights() const { return false; }
+  // Whether an EAGLE-3 head drafts trees where neither `eagle_choices` nor `max_draft_tokens` asks
+  // for them.
+  virtual bool DraftsEagle3Trees() const { return true; }
   // Default of SchedulerOptions::mixed_step_tokens.
   virtual int32_t DefaultMixedStepTokens() const { return 0; }
   // Whether the executor runs on a GPU, where parameters have an effect that have none on the CPU.

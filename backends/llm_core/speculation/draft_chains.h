@@ -28,6 +28,13 @@ struct ChainSiblings {
 /// Consecutive rows of one sequence, and the drafts behind the last one. Everything is borrowed for
 /// the call.
 struct DraftChain {
+  /// Adds what was drawn behind the rows and the drafts so far, with the tokens beside it.
+  /// kNoToken: nothing was. `likeliest`: the head's num_siblings + 1 likeliest tokens at that
+  /// place, or more, with the target's ids. A token of a lower probability than the least one is no
+  /// draft. Returns whether the chain goes on.
+  bool Extend(const SampledToken& drawn, std::span<const SampledToken> likeliest,
+              float least_probability);
+
   std::span<const int32_t> tokens;  ///< of each row: the token behind that of the hidden state
   std::span<const int32_t> kept;    ///< parallel to `tokens`: rows of the store
   int32_t first_position = 0;       ///< of the first row
@@ -41,7 +48,10 @@ struct DraftChain {
   std::span<const int32_t> banned_ids;       ///< as in SamplingInput
   std::vector<int32_t>* drafts = nullptr;    ///< out; the target's ids
   int32_t num_siblings = 0;                  ///< of each place; 0 without gives_siblings()
-  ChainSiblings* siblings = nullptr;         ///< out, with num_siblings; empty at first
+  /// With num_siblings: a token is no draft, either, if the product of the probabilities up to it
+  /// is lower.
+  float least_path = 0.0f;
+  ChainSiblings* siblings = nullptr;  ///< out, with num_siblings; empty at first
 };
 
 class DraftChains : public HiddenStateStore {

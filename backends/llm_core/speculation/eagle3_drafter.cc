@@ -50,14 +50,15 @@ Eagle3Drafter::Eagle3Drafter(std::unique_ptr<DraftChains> chains, float least_pr
 
 Eagle3Drafter::~Eagle3Drafter() = default;
 
-void Eagle3Drafter::DraftTrees(std::vector<TreeChoice> choices) {
+void Eagle3Drafter::DraftTrees(std::vector<TreeChoice> choices, float least_path) {
   choices_ = std::move(choices);
+  least_path_ = choices_.empty() ? least_path : 0.0f;
   num_siblings_ = choices_.empty() ? kSiblings : 1;
   for (const TreeChoice& choice : choices_) num_siblings_ = std::max(num_siblings_, choice.rank);
 }
 
-// About half of the tokens of a tree are those of its chain. The tokens beside it take no time of
-// the head.
+// At most about half of the tokens of a tree are those of its chain. The tokens beside it take no
+// time of the head.
 int32_t Eagle3Drafter::DraftingSteps(int32_t num_drafts) const {
   if (num_siblings_ == 0) return num_drafts;
   const int32_t steps = std::min(1 + num_drafts / 2, kMaxDraftTokens);
@@ -183,6 +184,7 @@ void Eagle3Drafter::AddChain(DraftQuery& query, State& state, int32_t count, int
   if (num_siblings_ > 0 && query.takes_trees) {
     chain.num_siblings = num_siblings_;
     chain.siblings = &siblings_[chains_.size() - 1];
+    chain.least_path = least_path_;
   }
   chain.sampling = &state.sampling;
   chain.sequence = query.tokens;

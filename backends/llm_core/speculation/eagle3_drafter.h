@@ -28,14 +28,17 @@ class Eagle3Drafter : public Drafter {
   static constexpr int32_t kMostBehind = 2048;
   /// Tokens beside that of the chain, at each place of a tree.
   static constexpr int32_t kSiblings = 3;
+  /// The chain of a tree ends before a token that it reaches with a lower probability. A row of the
+  /// head takes about as long as a step needs for so many tokens.
+  static constexpr float kLeastPath = 0.15f;
 
   explicit Eagle3Drafter(std::unique_ptr<DraftChains> chains,
                          float least_probability = kLeastProbability);
   ~Eagle3Drafter() override;
   /// From now on proposals are trees: the likeliest paths of the chain and the tokens beside it, or
-  /// those of explicit choices. Requires DraftChains::gives_siblings(), and choices of
-  /// ParseCombChoices.
-  void DraftTrees(std::vector<TreeChoice> choices = {});
+  /// those of explicit choices, for which `least_path` does not count. Requires
+  /// DraftChains::gives_siblings(), and choices of ParseCombChoices.
+  void DraftTrees(std::vector<TreeChoice> choices = {}, float least_path = kLeastPath);
 
   std::string_view name() const override { return "eagle3"; }
   bool is_costly() const override { return true; }
@@ -66,6 +69,7 @@ class Eagle3Drafter : public Drafter {
   const float least_probability_;
   bool has_failed_ = false;
   int32_t num_siblings_ = 0;
+  float least_path_ = 0.0f;
   std::vector<TreeChoice> choices_;
   std::vector<DraftChain> chains_;
   std::vector<State*> states_;           // parallel to chains_

@@ -51,9 +51,6 @@ class HostChains : public DraftChains {
   std::vector<float> TakeKept(const DraftChain& chain);
   // Draws a token from the logits of the entry. Returns whether the chain goes on.
   bool Extend(OpenChain& open, std::span<const float> logits, float least_probability);
-  // Appends the likeliest tokens beside the drawn one, which is a draft if it is likely.
-  void AddSiblings(const DraftChain& chain, std::span<const float> logits,
-                   const SampledToken& drawn, bool is_likely);
   // The drawn token and its probability; kNoToken if the rules ban all.
   SampledToken Draw(const OpenChain& open, std::span<const float> logits);
 
@@ -127,32 +124,17 @@ Status HostChains::RunChains(std::span<DraftChain> chains, float least_probabili
 }
 
 bool HostChains::Extend(OpenChain& open, std::span<const float> logits, float least_probability) {
-  const DraftChain& chain = *open.chain;
+  DraftChain& chain = *open.chain;
   if (chain.max_drafts == 0) return false;
-  const SampledToken token = Draw(open, logits);
-  if (token.id == kNoToken) return false;
-  const bool is_likely = std::exp(token.log_prob) >= least_probability;
-  if (chain.num_siblings > 0) AddSiblings(chain, logits, token, is_likely);
-  if (!is_likely) return false;
-  chain.drafts->push_back(token.id);
-  open.sequence.push_back(token.id);
-  return static_cast<int32_t>(chain.drafts->size()) < chain.max_drafts;
-}
-
-void HostChains::AddSiblings(const DraftChain& chain, std::span<const float> logits,
-                             const SampledToken& drawn, bool is_likely) {
-  std::vector<SampledToken>& tokens = chain.siblings->tokens.emplace_back();
-  if (is_likely) {
-    chain.siblings->log_probs.push_back(drawn.log_prob);
-  } else {
-    tokens.push_back(drawn);
+  const SampledToken drawn = Draw(open, logits);
+  top_.clear();
+  if (chain.num_siblings > 0) {
+    FindTopTokens(logits, static_cast<size_t>(chain.num_siblings) + 1, top_);
+    for (SampledToken& token : top_) token.id = head_->target_ids()[static_cast<size_t>(token.id)];
   }
-  const auto most = static_cast<size_t>(chain.num_siblings);
-  FindTopTokens(logits, most + 1, top_);
-  for (SampledToken& token : top_) {
-    token.id = head_->target_ids()[static_cast<size_t>(token.id)];
-    if (token.id != drawn.id && tokens.size() < most) tokens.push_back(token);
-  }
+  const bool goes_on = chain.Extend(drawn, top_, least_probability);
+  if (goes_on) open.sequence.push_back(drawn.id);
+  return goes_on;
 }
 
 SampledToken HostChains::Draw(const OpenChain& open, std::span<const float> logits) {

@@ -393,7 +393,7 @@ TEST_F(WeightedDrafterTest, AnEagle3HeadChangesNoAnswer) {
     ASSERT_TRUE(executor->CaptureHiddenStates(layers, llm::HiddenStatePlace::kHost).ok());
     auto drafter =
         std::make_shared<llm::Eagle3Drafter>(llm::MakeHostChains(std::move(*layer)), 0.0f);
-    if (setting.shape == CarelessShape::kTrees) drafter->DraftTrees();
+    if (setting.shape == CarelessShape::kTrees) drafter->DraftTrees({}, 0.0f);
     const auto engine = StartEngine(std::move(executor), setting, std::move(drafter));
     ExpectTheSameAnswers(*engine);
   }

@@ -25,8 +25,10 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
     if (IsSkipped()) return;
     ASSERT_NE(MakeExecutor(), nullptr);  // sets vocab_size_
   }
+  enum class HeadShape : uint8_t { kChains, kTrees, kChoices };
+
   // An engine whose drafter is an EAGLE-3 head with random weights.
-  void StartWithHead(float least_probability = 0.0f) {
+  void StartWithHead(HeadShape shape = HeadShape::kChains) {
     const auto target =
         std::make_shared<const llm::Checkpoint>(std::move(*llm::Checkpoint::Open(directory_)));
     const auto model = llm::ReadDecoder(*target);
@@ -40,9 +42,20 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
     ASSERT_TRUE(layer.ok()) << layer.status().message();
     const Status captured = executor->CaptureHiddenStates(layers, (*layer)->place());
     ASSERT_TRUE(captured.ok()) << captured.message();
-    ASSERT_TRUE(executor->PrepareDraftSteps({8, false, true}).ok());
-    StartOn(std::move(executor),
-            std::make_shared<llm::Eagle3Drafter>(std::move(*layer), least_probability));
+    auto drafter = std::make_shared<llm::Eagle3Drafter>(std::move(*layer), 0.0f);
+    if (shape == HeadShape::kTrees) {
+      drafter->DraftTrees({}, 0.0f);
+    } else if (shape == HeadShape::kChoices) {
+      // Many tokens for the next place: more of them are right.
+      auto choices = llm::ParseCombChoices(
+          "{0},{1},{2},{3},{4},{5},{6},{7},{8},{9},{15},{0,0},{0,1},{0,0,2}", 16, 16);
+      ASSERT_TRUE(choices.ok()) << choices.status().message();
+      drafter->DraftTrees(std::move(*choices));
+    }
+    max_draft_tokens_ = drafter->default_max_drafts();
+    ASSERT_TRUE(
+        executor->PrepareDraftSteps({max_draft_tokens_, drafter->proposes_trees(), true}).ok());
+    StartOn(std::move(executor), std::move(drafter));
   }
   void StartWithMedusaHeads() {
     std::unique_ptr<GpuExecutor> executor = MakeExecutor();
@@ -151,6 +164,37 @@ TEST_F(GpuDrafterTest, AnEagle3HeadChangesNoAnswer) {
   ExpectTheSameAnswers(work, alone);
 }
 
+// Trees of up to 15 drafts.
+TEST_F(GpuDrafterTest, TreesOfAnEagle3HeadChangeNoAnswer) {
+  options_.is_batch_invariant = true;
+  const auto work = DrawWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  UseLoad();
+  for (const HeadShape shape : {HeadShape::kTrees, HeadShape::kChoices}) {
+    StartWithHead(shape);
+    if (HasFatalFailure()) return;
+    ExpectTheSameAnswers(work, alone);
+    if (shape == HeadShape::kChoices) {
+      EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
+    }
+    engine_.reset();
+    if (HasFailure()) return;
+  }
+}
+
+TEST_F(GpuDrafterTest, TreesOfAnEagle3HeadUnderGrammarsChangeNoAnswer) {
+  options_.is_batch_invariant = true;
+  const Work work = DrawGrammarWork(40);
+  const std::vector<FullAnswer> alone = AnswerAlone(work);
+  if (HasFatalFailure()) return;
+  for (auto& request : work) request->speculates = true;
+  UseLoad();
+  StartWithHead(HeadShape::kTrees);
+  if (HasFatalFailure()) return;
+  ExpectTheSameAnswers(work, alone);
+}
+
 TEST_F(GpuDrafterTest, MedusaHeadsChangeNoAnswer) {
   options_.is_batch_invariant = true;
   const auto work = DrawWork(40);
@@ -181,11 +225,14 @@ TEST_F(GpuDrafterTest, AnEagle3HeadWorksWithoutBatchInvariance) {
   for (auto& request : work) request->sampling = {};
   const std::vector<FullAnswer> alone = AnswerAlone(work);
   if (HasFatalFailure()) return;
-  StartWithHead();
-  if (HasFatalFailure()) return;
-  std::vector<FullAnswer> answers;
-  AnswerTogether(work, answers);
-  ExpectMostlyTheSame(answers, alone);
+  for (const HeadShape shape : {HeadShape::kChains, HeadShape::kTrees}) {
+    StartWithHead(shape);
+    if (HasFatalFailure()) return;
+    std::vector<FullAnswer> answers;
+    AnswerTogether(work, answers);
+    ExpectMostlyTheSame(answers, alone);
+    engine_.reset();
+  }
 }
 
 // Every draft position has a mask of its own, and forced text is drafted without a drafter.

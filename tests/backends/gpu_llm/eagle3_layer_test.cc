@@ -1,11 +1,15 @@
 // The EAGLE-3 head on the GPU against that on the CPU.
 #include "backends/gpu_llm/model/eagle3_layer.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <random>
+#include <ranges>
+#include <utility>
 
 #include "backends/cpu_reference/model/eagle3_layer.h"
 #include "backends/gpu_llm/gpu_executor.h"
+#include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
@@ -163,10 +167,12 @@ class Eagle3ChainsTest : public Eagle3LayerTest {
                          2 * bits.size(), cudaMemcpyHostToDevice),
               cudaSuccess);
   }
-  Drafts Run(llm::DraftChains& runner, float least_probability) {
+  // Every second chain has `num_siblings` tokens beside each draft, which go to siblings_.
+  Drafts Run(llm::DraftChains& runner, float least_probability, int32_t num_siblings = 0) {
     std::vector<std::unique_ptr<llm::HeadCache>> caches;
     for (size_t i = 0; i < sequences_.size(); ++i) caches.push_back(runner.MakeCache());
     Drafts drafts(2 * sequences_.size());
+    siblings_.assign(drafts.size(), {});
     for (int round = 0; round < 2; ++round) {
       std::vector<std::vector<int32_t>> kept(sequences_.size());
       std::vector<llm::DraftChain> chains(sequences_.size());
@@ -185,6 +191,10 @@ class Eagle3ChainsTest : public Eagle3LayerTest {
         chain.sequence = std::span(sequence.tokens).first(first + rows + 1);
         chain.num_prompt = 1;
         chain.drafts = &drafts[2 * i + round];
+        if (i % 2 == 1) {
+          chain.num_siblings = num_siblings;
+          chain.siblings = &siblings_[2 * i + round];
+        }
         const auto hidden = std::span(sequence.hidden).subspan(first * kFeatures, rows * kFeatures);
         runner.pool()->Take(static_cast<int32_t>(rows), kept[i]);
         chain.kept = kept[i];
@@ -207,6 +217,58 @@ class Eagle3ChainsTest : public Eagle3LayerTest {
     return drafts;
   }
 
+  // Lists of the same tokens, or of others whose probabilities are nearly the same.
+  static void ExpectSameSiblings(const llm::ChainSiblings& found,
+                                 const llm::ChainSiblings& expected, int32_t num_siblings) {
+    ASSERT_EQ(found.tokens.size(), expected.tokens.size());
+    ASSERT_EQ(found.log_probs.size(), expected.log_probs.size());
+    for (size_t place = 0; place < found.log_probs.size(); ++place)
+      EXPECT_NEAR(found.log_probs[place], expected.log_probs[place], 1e-2);
+    for (size_t place = 0; place < found.tokens.size(); ++place) {
+      ASSERT_EQ(found.tokens[place].size(), static_cast<size_t>(num_siblings));
+      ASSERT_EQ(found.tokens[place].size(), expected.tokens[place].size());
+      for (size_t k = 0; k < found.tokens[place].size(); ++k) {
+        const llm::SampledToken &own = found.tokens[place][k], &other = expected.tokens[place][k];
+        EXPECT_NEAR(own.log_prob, other.log_prob, 1e-2) << own.id << " and " << other.id;
+        EXPECT_EQ(own.id % 4, 0) << "the target's id";
+      }
+    }
+  }
+
+  struct Tree {
+    std::vector<int32_t> drafts, parents;
+  };
+  // Trees of up to 8 drafts behind the sequences.
+  std::vector<Tree> DraftTrees(llm::Eagle3Drafter& drafter, bool is_on_device) {
+    std::vector<Tree> trees(sequences_.size());
+    std::vector<std::unique_ptr<llm::DrafterState>> states(sequences_.size());
+    std::vector<llm::DraftQuery> queries(sequences_.size());
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      const Sequence& sequence = sequences_[i];
+      llm::HiddenRows rows = {.num_rows = static_cast<int32_t>(sequence.tokens.size()) - 1};
+      if (is_on_device) {
+        Leave(sequence.hidden);
+        rows.first_row = 2;
+      } else {
+        rows.values = sequence.hidden;
+      }
+      drafter.Observe(states[i], 0, rows);
+      drafter.FinishObserving();
+      EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+      llm::DraftQuery& query = queries[i];
+      query.tokens = sequence.tokens;
+      query.max_drafts = 8;
+      query.state = &states[i];
+      query.num_prompt = 1;
+      query.sampling = &sequence.sampling;
+      query.drafts = &trees[i].drafts;
+      query.parents = &trees[i].parents;
+      query.takes_trees = true;
+    }
+    drafter.Propose(queries);
+    return trees;
+  }
+
   static constexpr size_t kFeatures = 3 * 64, kSecondRows = 4;
   struct Sequence {
     std::vector<int32_t> tokens;
@@ -216,6 +278,7 @@ class Eagle3ChainsTest : public Eagle3LayerTest {
   std::mt19937 random_{7};
   std::normal_distribution<float> normal_;
   std::vector<Sequence> sequences_;
+  std::vector<llm::ChainSiblings> siblings_;  // of the last Run()
 };
 
 TEST_F(Eagle3ChainsTest, GreedyChainsAreThoseThatTheHostDraws) {
@@ -323,6 +386,81 @@ TEST_F(Eagle3ChainsTest, ChainsOfFewRowsAreThoseOfTheCpu) {
   }
   EXPECT_EQ(num_chains, 12u);
   EXPECT_GE(num_first + 1, num_chains) << "a near tie";
+}
+
+// The tokens beside each draft, as many as a kernel ranks at most among them, whatever draws the
+// drafts.
+TEST_F(Eagle3ChainsTest, TokensBesideTheDraftsAreThoseThatTheHostFinds) {
+  const std::unique_ptr<Eagle3Layer> chains = MakeLayer(ReadHead());
+  const auto host = llm::MakeHostChains(MakeLayer(ReadHead()));
+  ASSERT_TRUE(chains->gives_siblings());
+  for (const bool samples : {false, true}) {
+    for (llm::SamplingParams& sampling : sequences_ | std::views::transform(&Sequence::sampling)) {
+      sampling.temperature = samples ? 0.8f : 0.0f;
+      if (samples) sampling.logit_bias = {{400, 3.0f}, {404, 2.0f}};
+    }
+    for (const int32_t num_siblings : {1, 3, 15}) {
+      // 0.05: some chains end before an unlikely token, which is the first one beside nothing.
+      for (const float least_probability : {0.0f, 0.05f}) {
+        SCOPED_TRACE(StrCat(samples ? "sampled, " : "greedy, ", num_siblings, " siblings, from ",
+                            least_probability));
+        const Drafts drafts = Run(*chains, least_probability, num_siblings);
+        const std::vector<llm::ChainSiblings> found = std::exchange(siblings_, {});
+        const Drafts expected_drafts = Run(*host, least_probability, num_siblings);
+        size_t num_same = 0, num_tokens = 0;
+        for (size_t i = 0; i < drafts.size(); ++i) {
+          EXPECT_EQ(found[i].tokens.empty(), siblings_[i].tokens.empty()) << i;
+          num_same += drafts[i] == expected_drafts[i] ? 1 : 0;
+          if (drafts[i] != expected_drafts[i]) continue;  // another of two nearly equal tokens
+          ExpectSameSiblings(found[i], siblings_[i], num_siblings);
+          for (const auto& tokens : found[i].tokens) num_tokens += tokens.size();
+        }
+        EXPECT_GE(num_same, 9u);
+        EXPECT_GE(num_tokens, static_cast<size_t>(num_siblings) * 2);
+      }
+    }
+  }
+}
+
+// One drafter on each engine's head: the trees are the same but for nearly equal tokens.
+TEST_F(Eagle3ChainsTest, TreesAreThoseOfTheCpu) {
+  for (const bool is_explicit : {true, false}) {
+    SCOPED_TRACE(is_explicit ? "explicit" : "the likeliest paths");
+    std::vector<Tree> trees[2];
+    for (const bool is_on_gpu : {true, false}) {
+      std::unique_ptr<llm::DraftChains> chains;
+      if (is_on_gpu) {
+        chains = MakeLayer(ReadHead());
+      } else {
+        chains = llm::MakeHostChains(std::move(
+            *cpu::Eagle3Layer::Create(random_head_.checkpoint(), ReadHead(), target_, model_, 2)));
+      }
+      const bool is_on_device = chains->place() == llm::HiddenStatePlace::kDevice;
+      llm::Eagle3Drafter drafter(std::move(chains), 0.0f);
+      drafter.DraftTrees(is_explicit ? *llm::ParseCombChoices("{0},{0,0},{1},{2},{0,1},{0,0,0}",
+                                                              llm::kMaxDraftTokens, 16)
+                                     : std::vector<llm::TreeChoice>(),
+                         0.0f);
+      trees[is_on_gpu ? 0 : 1] = DraftTrees(drafter, is_on_device);
+    }
+    size_t num_same = 0, num_first = 0;
+    for (size_t i = 0; i < sequences_.size(); ++i) {
+      const Tree &tree = trees[0][i], &expected = trees[1][i];
+      ASSERT_EQ(tree.drafts.size(), is_explicit ? 6u : 8u);
+      EXPECT_EQ(tree.drafts.size(), expected.drafts.size());
+      EXPECT_EQ(tree.drafts.size(), tree.parents.size());
+      if (is_explicit) {
+        EXPECT_EQ(tree.parents, (std::vector<int32_t>{-1, 0, -1, -1, 0, 1}));
+      }
+      EXPECT_TRUE(std::ranges::all_of(tree.drafts, [](int32_t id) { return id % 4 == 0; }))
+          << "a draft is a token of the head's vocabulary";
+      num_same += tree.drafts == expected.drafts && tree.parents == expected.parents ? 1 : 0;
+      num_first += tree.drafts[0] == expected.drafts[0] ? 1 : 0;
+    }
+    std::printf("  %zu of %zu trees are the same\n", num_same, sequences_.size());
+    EXPECT_GE(num_first + 1, sequences_.size());
+    EXPECT_GE(num_same, sequences_.size() / 2);
+  }
 }
 
 TEST_F(Eagle3LayerTest, CachesGetNoMoreBlocksThanThereAre) {

@@ -239,19 +239,29 @@ TEST_F(ShardedSpeculationTest, AModelOnTheFirstGpuDrafts) {
 TEST_F(ShardedSpeculationTest, AnEagle3HeadOnTheFirstGpuDrafts) {
   const cpu::testing::RandomEagle3Head random_head(3);
   const llm::Checkpoint target = std::move(*llm::Checkpoint::Open(directory_));
-  auto head = llm::ReadEagle3Head(*random_head.checkpoint(), llm::ReadDecoder(target)->spec);
-  ASSERT_TRUE(head.ok()) << head.status().message();
-  captured_ = head->aux_layers;
+  const auto read_head = [&] {
+    return llm::ReadEagle3Head(*random_head.checkpoint(), llm::ReadDecoder(target)->spec);
+  };
+  ASSERT_TRUE(read_head().ok()) << read_head().status().message();
+  captured_ = read_head()->aux_layers;
   const Work work = DrawWork(40);
   const std::vector<FullAnswer> alone = AnswerAlone(work);
   if (HasFatalFailure()) return;
-  std::unique_ptr<ShardedExecutor> executor = MakeCapturing();
-  ASSERT_NE(executor, nullptr);
-  auto layer = Eagle3Layer::Create(std::move(*head), HeadOptions(executor->rank(0), 16));
-  ASSERT_TRUE(layer.ok()) << layer.status().message();
   UseLoad();
-  StartOn(std::move(executor), std::make_shared<llm::Eagle3Drafter>(std::move(*layer), 0.0f));
-  ExpectTheSameAnswers(work, alone);
+  for (const bool makes_trees : {false, true}) {
+    SCOPED_TRACE(makes_trees);
+    std::unique_ptr<ShardedExecutor> executor = MakeCapturing();
+    ASSERT_NE(executor, nullptr);
+    auto layer = Eagle3Layer::Create(std::move(*read_head()), HeadOptions(executor->rank(0), 16));
+    ASSERT_TRUE(layer.ok()) << layer.status().message();
+    auto drafter = std::make_shared<llm::Eagle3Drafter>(std::move(*layer), 0.0f);
+    if (makes_trees) drafter->DraftTrees({}, 0.0f);
+    max_draft_tokens_ = drafter->default_max_drafts();
+    StartOn(std::move(executor), std::move(drafter));
+    ExpectTheSameAnswers(work, alone);
+    engine_.reset();
+    if (HasFailure()) return;
+  }
 }
 
 // More than 128 rows: an all-reduce with a norm would leave each GPU only its share of the

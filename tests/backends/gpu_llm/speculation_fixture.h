@@ -62,6 +62,7 @@ class GpuSpeculationTest : public GpuEngineTest {
     options.scheduler = scheduler_;
     options.speculation.drafter = std::move(drafter);
     options.speculation.adapts_length = adapts_length;
+    options.speculation.max_draft_tokens = max_draft_tokens_;
     options.on_check = [](const Status& status) { EXPECT_TRUE(status.ok()) << status.message(); };
     engine_ = std::make_unique<llm::Engine>(std::move(options), std::move(executor));
   }
@@ -295,6 +296,7 @@ class GpuSpeculationTest : public GpuEngineTest {
     scheduler_.mixed_step_tokens = 32;
   }
 
+  int32_t max_draft_tokens_ = 8;
   std::function<int32_t(std::span<const int32_t>)> next_;
   std::shared_ptr<llm::Drafter> drafter_;
 };

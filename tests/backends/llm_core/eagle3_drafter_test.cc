@@ -118,13 +118,18 @@ TEST_F(Eagle3DrafterTest, AProposalEndsBeforeAnUnlikelyToken) {
   }
 }
 
-// The chain's tokens have 0.38, and all others 0.125 each.
+// The chain's tokens have 0.38, and all others 0.125 each. The second token of the chain is reached
+// with 0.14.
 TEST_F(Eagle3DrafterTest, ATreeHasTheLikeliestPathsBesideTheChain) {
-  Start(1.1f);
-  drafter_->DraftTrees();
-  EXPECT_EQ(Propose(5, true), (TokenIds{6, 4, 3, 4, 5}));
-  EXPECT_EQ(parents_, (std::vector<int32_t>{-1, 0, -1, -1, -1}));
-  EXPECT_EQ(log_.num_runs, 3) << "half as many steps as drafts, and one";
+  for (const float least_path : {0.0f, Eagle3Drafter::kLeastPath}) {
+    const int num_before = log_.num_runs;
+    Start(1.1f);
+    drafter_->DraftTrees({}, least_path);
+    EXPECT_EQ(Propose(5, true), (TokenIds{6, 4, 3, 4, 5}));
+    EXPECT_EQ(parents_, (std::vector<int32_t>{-1, 0, -1, -1, -1}));
+    EXPECT_EQ(log_.num_runs - num_before, least_path == 0.0f ? 3 : 2)
+        << "half as many steps as drafts and one, or up to the token that is too unlikely";
+  }
   Start(1.1f);
   drafter_->DraftTrees();
   EXPECT_EQ(Propose(3, false), (TokenIds{6, 4, 19}));
