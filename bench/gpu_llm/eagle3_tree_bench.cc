@@ -180,10 +180,10 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
   LoadedModel target = MakeTarget(1);
   KeepHiddenStates(random, target);
   const std::shared_ptr<llm::Executor> executor = std::move(target.executor);
-  for (const EngineCase& one : {EngineCase{&kHigh, false, 8}, EngineCase{&kHigh, true, 15},
-                                EngineCase{&kMedium, false, 8}, EngineCase{&kMedium, true, 15},
-                                EngineCase{&kHigh, true, 31}, EngineCase{&kChainOnly, true, 15},
-                                EngineCase{&kNone, false, 8}, EngineCase{&kNone, true, 15}}) {
+  for (const EngineCase& one :
+       {EngineCase{&kHigh, false, 8}, EngineCase{&kHigh, true, 15}, EngineCase{&kMedium, false, 8},
+        EngineCase{&kMedium, true, 15}, EngineCase{&kNone, false, 8}, EngineCase{&kNone, true, 15},
+        EngineCase{&kChainOnly, true, 15}, EngineCase{&kHigh, true, 31}}) {
     llm::EngineOptions options;
     options.speculation.drafter = std::make_shared<SimulatedHead>(MakeHead(random, *target.first),
                                                                   *one.acceptance, one.is_tree);

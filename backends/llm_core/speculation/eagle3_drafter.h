@@ -44,7 +44,11 @@ class Eagle3Drafter : public Drafter {
   bool is_costly() const override { return true; }
   int32_t max_catch_up() const override { return kMostBehind; }
   bool proposes_trees() const override { return num_siblings_ > 0; }
-  int32_t default_max_drafts() const override { return proposes_trees() ? 15 : 8; }
+  /// As many as there are choices.
+  int32_t default_max_drafts() const override {
+    if (!choices_.empty()) return static_cast<int32_t>(choices_.size());
+    return proposes_trees() ? 15 : 8;
+  }
   int32_t DraftingSteps(int32_t num_drafts) const override;
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<DrafterState>& state, int32_t first_position,

@@ -152,7 +152,9 @@ TEST_F(Eagle3DrafterTest, ATreeHasNoTokenThatTheRulesBan) {
 
 TEST_F(Eagle3DrafterTest, ExplicitPathsHaveTheirRanks) {
   Start(1.1f);
+  EXPECT_EQ(drafter_->default_max_drafts(), 8);
   drafter_->DraftTrees(*ParseCombChoices("{0},{2},{0,0},{0,1}", 8, 16));
+  EXPECT_EQ(drafter_->default_max_drafts(), 4);
   EXPECT_EQ(Propose(8, true), (TokenIds{6, 4, 4, 3}));
   EXPECT_EQ(parents_, (std::vector<int32_t>{-1, -1, 0, 0}));
   EXPECT_EQ(log_.num_runs, 2);
