@@ -56,7 +56,7 @@ class SimulatedHead : public llm::Drafter {
   bool is_costly() const override { return true; }
   bool proposes_trees() const override { return head_.proposes_trees(); }
   int32_t DraftingSteps(int32_t num_drafts) const override {
-    return head_.DraftingSteps(num_drafts);
+    return proposes_trees() ? std::min(num_drafts, num_places_) : num_drafts;
   }
   int32_t max_catch_up() const override { return head_.max_catch_up(); }
   bool reads_hidden_states() const override { return true; }
@@ -71,12 +71,12 @@ class SimulatedHead : public llm::Drafter {
       most.push_back(query.max_drafts);
       if (!proposes_trees()) continue;
       // Another row is launched before the last token of the chain is known.
-      const int32_t num_rows = std::min(DraftingSteps(query.max_drafts), num_places_ + 1);
-      query.max_drafts = std::max(1, 2 * (num_rows - 1));
+      query.max_drafts = std::min(query.max_drafts, num_places_ + 1);
     }
     head_.Propose(queries);
     for (size_t i = 0; i < queries.size(); ++i) {
       queries[i].max_drafts = most[i];
+      queries[i].num_steps = 0;
       if (!queries[i].drafts->empty()) Simulate(queries[i]);
     }
   }
@@ -88,8 +88,7 @@ class SimulatedHead : public llm::Drafter {
       return;
     }
     std::vector<llm::SampledToken> ranks;  // ids: the rank
-    const int32_t num_depths = std::min(DraftingSteps(query.max_drafts), num_places_);
-    for (int32_t depth = 0; depth < num_depths; ++depth) {
+    for (int32_t depth = 0; depth < DraftingSteps(query.max_drafts); ++depth) {
       for (int32_t rank = 0; rank < kRanks; ++rank)
         ranks.push_back({rank, std::log(std::max(kLeastRate, acceptance_.rates[rank]))});
     }

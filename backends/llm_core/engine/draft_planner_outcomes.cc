@@ -25,16 +25,17 @@ constexpr int32_t kMostObserved = 1024;
 
 void DraftPlanner::RecordDrafting(double seconds) {
   draft_seconds_ = seconds;
-  size_t longest = 0;
-  int32_t num_caught_up = 0;
+  int32_t length = 0, num_caught_up = 0;
   for (size_t i = 0; i < queries_.size(); ++i) {
-    longest = std::max(longest, queries_[i].drafts->size());
+    const auto num_drafts = static_cast<int32_t>(queries_[i].drafts->size());
+    const int32_t num_steps = queries_[i].num_steps;
+    length =
+        std::max(length, num_steps > 0 ? num_steps : options_.drafter->DraftingSteps(num_drafts));
     num_caught_up += queries_[i].num_caught_up;
     drafting_[i]->drafts->num_seen = static_cast<int32_t>(queries_[i].tokens.size());
     drafting_[i]->drafts->num_observed = 0;
   }
   const auto num_queries = static_cast<int32_t>(queries_.size());
-  const int32_t length = options_.drafter->DraftingSteps(static_cast<int32_t>(longest));
   if (num_caught_up > 0) {
     draft_times_.RecordCatchUp(num_queries, length, num_caught_up, seconds);
   } else if (length > 0) {

@@ -57,6 +57,8 @@ struct DraftQuery {
   /// Tokens of the sequence that the drafter had to catch up with, beyond those of the last step:
   /// the call took longer than others of its length.
   int32_t num_caught_up = 0;
+  /// What the proposal took, in units of Drafter::DraftingSteps; 0: that of its drafts.
+  int32_t num_steps = 0;
 };
 
 /// Tokens that a drafter has not seen of a sequence: so many are those of the last step. For more

@@ -2,6 +2,7 @@
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace nereid::llm {
@@ -57,16 +58,19 @@ void Eagle3Drafter::DraftTrees(std::vector<TreeChoice> choices, float least_path
   for (const TreeChoice& choice : choices_) num_siblings_ = std::max(num_siblings_, choice.rank);
 }
 
-// At most about half of the tokens of a tree are those of its chain. The tokens beside it take no
-// time of the head.
-int32_t Eagle3Drafter::DraftingSteps(int32_t num_drafts) const {
-  if (num_siblings_ == 0) return num_drafts;
-  const int32_t steps = std::min(1 + num_drafts / 2, kMaxDraftTokens);
-  if (choices_.empty()) return std::min(steps, num_drafts);
+int32_t Eagle3Drafter::MostRows(int32_t num_drafts) const {
+  if (choices_.empty()) return std::min(num_drafts, kMaxDraftTokens);
   int32_t most = 0;
   const size_t count = std::min(choices_.size(), static_cast<size_t>(num_drafts));
   for (size_t i = 0; i < count; ++i) most = std::max(most, choices_[i].depth + 1);
   return most;
+}
+
+int32_t Eagle3Drafter::DraftingSteps(int32_t num_drafts) const {
+  if (num_siblings_ == 0) return num_drafts;
+  const int32_t most = MostRows(num_drafts);
+  if (mean_rows_ == 0.0f) return most;
+  return std::min(most, static_cast<int32_t>(std::lround(mean_rows_)));
 }
 
 void Eagle3Drafter::Observe(std::unique_ptr<DrafterState>& owned, int32_t first_position,
@@ -114,10 +118,25 @@ void Eagle3Drafter::Propose(std::span<DraftQuery> queries) {
     for (DraftQuery& query : queries) query.drafts->clear();
     return;
   }
+  TakeChains();
+}
+
+void Eagle3Drafter::TakeChains() {
+  constexpr float kMemory = 0.9f;
+  int32_t num_rows = 0;
+  bool have_ended = true;  // before the most rows that they might have
   for (size_t i = 0; i < chains_.size(); ++i) {
-    states_[i]->ForgetFirst(chains_[i].kept.size());
-    if (chains_[i].num_siblings > 0) MakeTree(*chains_[i].siblings, *asked_[i]);
+    const DraftChain& chain = chains_[i];
+    states_[i]->ForgetFirst(chain.kept.size());
+    if (chain.num_siblings == 0 || chain.max_drafts == 0) continue;
+    asked_[i]->num_steps = static_cast<int32_t>(chain.siblings->tokens.size());
+    num_rows = std::max(num_rows, asked_[i]->num_steps);
+    have_ended &= asked_[i]->drafts->size() < static_cast<size_t>(chain.max_drafts);
+    MakeTree(*chain.siblings, *asked_[i]);
   }
+  const auto rows = static_cast<float>(num_rows);
+  if (num_rows == 0 || (!have_ended && (mean_rows_ == 0.0f || rows <= mean_rows_))) return;
+  mean_rows_ = mean_rows_ == 0.0f ? rows : kMemory * mean_rows_ + (1.0f - kMemory) * rows;
 }
 
 void Eagle3Drafter::MakeTree(const ChainSiblings& siblings, DraftQuery& query) const {
@@ -151,7 +170,7 @@ void Eagle3Drafter::AppendChain(DraftQuery& query, int32_t& num_behind) {
   if (state.next_kept() != num_tokens - 1) return;
   const bool makes_tree = num_siblings_ > 0 && query.takes_trees;
   const int32_t max_drafts =
-      makes_tree ? DraftingSteps(query.max_drafts) : std::min(query.max_drafts, kMaxDraftTokens);
+      makes_tree ? MostRows(query.max_drafts) : std::min(query.max_drafts, kMaxDraftTokens);
   if (num_tokens + max_drafts > head_->max_positions()) return;
   const int32_t first = state.num_run_end();
   const int32_t left = num_tokens - 1 - first;

@@ -44,11 +44,12 @@ class Eagle3Drafter : public Drafter {
   bool is_costly() const override { return true; }
   int32_t max_catch_up() const override { return kMostBehind; }
   bool proposes_trees() const override { return num_siblings_ > 0; }
-  /// As many as there are choices.
+  /// For choices their number.
   int32_t default_max_drafts() const override {
     if (!choices_.empty()) return static_cast<int32_t>(choices_.size());
     return proposes_trees() ? 15 : 8;
   }
+  /// Of a tree, as many rows as chains recently had until their tokens were too unlikely.
   int32_t DraftingSteps(int32_t num_drafts) const override;
   bool reads_hidden_states() const override { return true; }
   void Observe(std::unique_ptr<DrafterState>& state, int32_t first_position,
@@ -66,6 +67,10 @@ class Eagle3Drafter : public Drafter {
   /// Adds the next `count` rows of a sequence. `max_drafts` is 0 if further ones have to be run
   /// first.
   void AddChain(DraftQuery& query, State& state, int32_t count, int32_t max_drafts);
+  /// The most rows of a tree's chain.
+  int32_t MostRows(int32_t num_drafts) const;
+  /// Takes what the chains of a call have become: trees, and the number of their rows.
+  void TakeChains();
   /// Replaces a query's chain by a tree.
   void MakeTree(const ChainSiblings& siblings, DraftQuery& query) const;
 
@@ -74,6 +79,7 @@ class Eagle3Drafter : public Drafter {
   bool has_failed_ = false;
   int32_t num_siblings_ = 0;
   float least_path_ = 0.0f;
+  float mean_rows_ = 0.0f;  // of calls whose chains all ended early; 0: unknown
   std::vector<TreeChoice> choices_;
   std::vector<DraftChain> chains_;
   std::vector<State*> states_;           // parallel to chains_

@@ -220,16 +220,17 @@ class Eagle3ChainsTest : public Eagle3LayerTest {
   // Lists of the same tokens, or of others whose probabilities are nearly the same.
   static void ExpectSameSiblings(const llm::ChainSiblings& found,
                                  const llm::ChainSiblings& expected, int32_t num_siblings) {
+    constexpr float kNear = 3e-2f;
     ASSERT_EQ(found.tokens.size(), expected.tokens.size());
     ASSERT_EQ(found.log_probs.size(), expected.log_probs.size());
     for (size_t place = 0; place < found.log_probs.size(); ++place)
-      EXPECT_NEAR(found.log_probs[place], expected.log_probs[place], 1e-2);
+      EXPECT_NEAR(found.log_probs[place], expected.log_probs[place], kNear);
     for (size_t place = 0; place < found.tokens.size(); ++place) {
       ASSERT_EQ(found.tokens[place].size(), static_cast<size_t>(num_siblings));
       ASSERT_EQ(found.tokens[place].size(), expected.tokens[place].size());
       for (size_t k = 0; k < found.tokens[place].size(); ++k) {
         const llm::SampledToken &own = found.tokens[place][k], &other = expected.tokens[place][k];
-        EXPECT_NEAR(own.log_prob, other.log_prob, 1e-2) << own.id << " and " << other.id;
+        EXPECT_NEAR(own.log_prob, other.log_prob, kNear) << own.id << " and " << other.id;
         EXPECT_EQ(own.id % 4, 0) << "the target's id";
       }
     }

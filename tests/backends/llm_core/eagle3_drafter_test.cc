@@ -85,9 +85,11 @@ class Eagle3DrafterTest : public ::testing::Test {
     query.parents = &parents_;
     query.takes_trees = takes_trees;
     drafter_->Propose(std::span(&query, 1));
+    num_steps_ = query.num_steps;
     return drafts;
   }
 
+  int32_t num_steps_ = 0;  // of the last proposal
   HeadLog log_;
   const TokenIds tokens_ = {1, 8, 2};
   std::vector<int32_t> parents_;
@@ -127,8 +129,11 @@ TEST_F(Eagle3DrafterTest, ATreeHasTheLikeliestPathsBesideTheChain) {
     drafter_->DraftTrees({}, least_path);
     EXPECT_EQ(Propose(5, true), (TokenIds{6, 4, 3, 4, 5}));
     EXPECT_EQ(parents_, (std::vector<int32_t>{-1, 0, -1, -1, -1}));
-    EXPECT_EQ(log_.num_runs - num_before, least_path == 0.0f ? 3 : 2)
-        << "half as many steps as drafts and one, or up to the token that is too unlikely";
+    const int num_rows = least_path == 0.0f ? 5 : 2;  // up to the token that is too unlikely
+    EXPECT_EQ(log_.num_runs - num_before, num_rows);
+    EXPECT_EQ(num_steps_, num_rows);
+    EXPECT_EQ(drafter_->DraftingSteps(1), 1);
+    EXPECT_EQ(drafter_->DraftingSteps(15), least_path == 0.0f ? 15 : 2) << "as it was before";
   }
   Start(1.1f);
   drafter_->DraftTrees();
