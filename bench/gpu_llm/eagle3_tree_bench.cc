@@ -160,7 +160,9 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
   std::map<int32_t, double> plain;
   const auto measure = [&](llm::Engine& engine, const EngineCase* one) {
     for (const int32_t batch : batches) {
-      const auto [rate, counts] = MeasureRate(engine, batch, one == nullptr ? 2 : 1, true);
+      const EngineRate measured = MeasureRate(engine, batch, one == nullptr ? 2 : 1, true);
+      const double rate = measured.tokens_per_second;
+      const llm::SpeculationCounts& counts = measured.counts;
       if (one == nullptr) plain[batch] = rate;
       std::printf("%d,\"%s\",%s,%d,%.0f,%.3f,%lld,%.2f,%.2f\n", batch,
                   one == nullptr ? "" : one->acceptance->name,
