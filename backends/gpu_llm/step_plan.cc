@@ -12,6 +12,7 @@ namespace {
 
 constexpr int32_t kBatchInvariantItems = 32;  // maximum for a sequence
 constexpr int32_t kBatchInvariantTiles = 8;   // minimum for an item
+constexpr int32_t kWholeTiles = 4;            // contexts of so few are one item
 constexpr int32_t kFusedTiles = 6;            // minimum for an item: about what the ring prefetches
 constexpr int32_t kAlignWords = 4;            // arrays start at multiples of 16 bytes
 
@@ -298,7 +299,9 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
             ? std::max(kBatchInvariantTiles,
                        (tiles + kBatchInvariantItems - 1) / kBatchInvariantItems)
             : tiles_per_item;
-    item.num_items = (tiles + item_tiles - 1) / item_tiles;
+    // Adding the parts of a short context would take longer than reading it at once.
+    const bool is_whole = !options_.is_batch_invariant && tiles <= kWholeTiles;
+    item.num_items = is_whole ? 1 : (tiles + item_tiles - 1) / item_tiles;
     for (int32_t part = 0; part < item.num_items; ++part, ++next) {
       item.first_tile = static_cast<int32_t>(int64_t{tiles} * part / item.num_items);
       item.last_tile = static_cast<int32_t>(int64_t{tiles} * (part + 1) / item.num_items);

@@ -85,7 +85,7 @@ TEST_F(StepPlanTest, VirtualTokensNameTheirRowsAndAreNoDecodeStep) {
 
 TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   Add(1, 64 * 24 - 1, true);
-  Add(1, 64 * 3, true);
+  Add(1, 64 * 5, true);
   Plan();
   const auto used = [&] {
     int32_t count = 0;
@@ -95,14 +95,14 @@ TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
     }
     return count;
   };
-  EXPECT_EQ(used(), 12 + 2);  // two KV blocks each
+  EXPECT_EQ(used(), 12 + 3);  // two KV blocks each
   planner_ =
       StepPlanner({.num_heads = 8, .num_kv_heads = 2, .num_processors = 16, .fused_rows = 2});
   Plan();
   EXPECT_EQ(used(), 4 + 1);  // six
   Add(1, 0, true);
   Plan();
-  EXPECT_EQ(used(), 12 + 2 + 1);
+  EXPECT_EQ(used(), 12 + 3 + 1);
 }
 
 TEST_F(StepPlanTest, RowsOfADecodeStepArePaddedAndWriteNothing) {
@@ -158,6 +158,16 @@ TEST_F(StepPlanTest, SplitsOfAContextCoverItOnce) {
     }
   }
   EXPECT_GT(num_items[0], 1);
+}
+
+TEST_F(StepPlanTest, ShortContextsAreNotSplit) {
+  Add(1, 4 * kBlockTokens - 1, true);
+  Add(1, 4 * kBlockTokens, true);
+  Plan();
+  const auto items = Items<DecodeItem>(layout().decode_items, planner_.shape().num_decode);
+  EXPECT_EQ(items[0].num_items, 1);
+  EXPECT_EQ(items[0].last_tile, 4);
+  EXPECT_GT(items[1].num_items, 1);
 }
 
 TEST(BatchInvariantStepPlanTest, ContextsAreSplitByTheirOwnLength) {
