@@ -42,11 +42,10 @@ using ProductCondition = bool (*)(const Product&);
 constexpr ProductCondition kAlways = nullptr;
 // The fused gate saves a kernel after the product.
 constexpr ProductCondition kGates = [](const Product& p) {
-  return p.output == GemmEpilogue::kSiluGate;
+  return p.output == GemmEpilogue::kSiluGate ||
+         (p.output == GemmEpilogue::kGate && p.form == KernelForm::kNative);
 };
-constexpr ProductCondition kDoesNotGate = [](const Product& p) {
-  return p.output != GemmEpilogue::kSiluGate;
-};
+constexpr ProductCondition kDoesNotGate = [](const Product& p) { return !kGates(p); };
 // The LM head is wide: too large for the fixed costs of cuBLASLt to matter.
 constexpr ProductCondition kIsWide = [](const Product& p) {
   return p.weights.num_outputs > 8 * p.weights.depth;
@@ -112,6 +111,22 @@ constexpr ProductRule kProductRules[] = {
     {kNative, kInvariant, kAll, ProductKernel::kExpertGemm, kAnyRows, kAlways},
     {kBothForms, kInvariant, kAll, ProductKernel::kGroupedGemm, kAnyRows, kAlways},
 };
+
+// Whether the kernel adds a bias, and applies any activation and gate, to its sums.
+bool Finishes(ProductKernel kernel, KernelForm form) {
+  switch (kernel) {
+    case ProductKernel::kStreamGemm:
+    case ProductKernel::kSplitGemm:
+    case ProductKernel::kFp8SplitGemm:
+      return form == KernelForm::kNative;
+    case ProductKernel::kCublas:
+    case ProductKernel::kFp8Cublas:
+    case ProductKernel::kExpertGemm:
+    case ProductKernel::kGroupedGemm:
+      return false;
+  }
+  return false;
+}
 
 // Whether the stream GEMM norms the rows itself and reads them as they are.
 bool StreamsRowsAsTheyAre(const Product& p) {
@@ -291,6 +306,7 @@ ProductChoice ChooseProduct(const Product& p) {
   ProductChoice choice;
   choice.kernel = rule->kernel;
   choice.rule = static_cast<int>(rule - std::begin(kProductRules));
+  choice.finishes = Finishes(rule->kernel, p.form);
   const bool is_quantized = p.weights.format != WeightFormat::kBf16;
   switch (rule->kernel) {
     case ProductKernel::kStreamGemm:
@@ -378,7 +394,8 @@ bool CanRunExpertGemm(KernelForm form, const WeightMatrix& weights) {
 }
 
 int64_t SplitPartials(KernelForm form, int num_processors) {
-  return form == KernelForm::kNative ? 0 : portable_shape::MaxPartials(num_processors);
+  return form == KernelForm::kNative ? NumSharePartials(num_processors)
+                                     : portable_shape::MaxPartials(num_processors);
 }
 
 int SplitGemmTile(KernelForm form, int num_rows) {

@@ -51,6 +51,7 @@ struct ProductChoice {
   ProductKernel kernel = ProductKernel::kCublas;
   bool prepares_rows = false;  // norm and order of columns are kernels before the product
   bool dequantizes = false;    // the weights to bf16 before the product
+  bool finishes = false;       // the kernel adds the bias and applies activation and gate itself
   // With kExpertGemm: rows of a tile of StreamExperts(), which gives the same bits. 0:
   // ExpertGemm().
   int tile_rows = 0;

@@ -108,8 +108,11 @@ Status Decoder::AllocateTensorParallel(const DecoderLimits& limits) {
 
 const GpuNorm* Decoder::NextInputNorm(int32_t layer) const {
   const int32_t next = layer + 1;
-  if (next == spec_->num_layers() || !HasNormedInput(next)) return nullptr;
-  return &weights_->layers[next].input_norm;
+  if (next == spec_->num_layers()) return nullptr;
+  const bool norms = tensor_parallel_.group != nullptr
+                         ? HasNormedInput(next)
+                         : weights_->stream == nullptr && !spec_->parallel_residual;
+  return norms ? &weights_->layers[next].input_norm : nullptr;
 }
 
 int64_t Decoder::CacheBlockBytes(const llm::DecoderSpec& spec, CacheFormat format) {
@@ -188,6 +191,7 @@ Status Decoder::Forward(const StepShape& shape, const int32_t* words, bool may_t
   Mark("embedding", RowsWork(shape.num_tokens, 2), stream);
   Embed(embedding, stream);
   if (IsFused(shape)) return RunFused(shape, words, stream);
+  has_normed_ = false;
   adapter_rows_ = shape.has_adapters ? adapters_->RowsOf(shape, words) : AdapterRows{};
   const auto* const residual = residual_.as<__nv_bfloat16>();
   for (int32_t layer = 0; layer < spec_->num_layers(); ++layer) {
@@ -304,11 +308,22 @@ void Decoder::ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows,
   }
 }
 
-Status Decoder::Multiply(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                         const GpuNorm* norm, GemmEpilogue output, const DeviceMemory& out,
-                         int num_rows, bool may_time, cudaStream_t stream) {
+void Decoder::ApplyBothNorms(const GpuLayer& weights, int num_rows, cudaStream_t stream) {
+  Mark("norm", RowsWork(num_rows, 3), stream);
+  const GpuNorm &first = weights.input_norm, &second = weights.pre_mlp_norm;
+  LayerNorm({residual_.as<__nv_bfloat16>(), nullptr, first.weight, first.bias,
+             normed_.as<__nv_bfloat16>(), num_rows, spec_->hidden_size, spec_->norm.epsilon,
+             second.weight, second.bias, mlp_in_.as<__nv_bfloat16>()},
+            stream);
+}
+
+Status Decoder::Multiply(const LinearLayer& linear, const DeviceMemory& in, const GpuNorm* norm,
+                         GemmEpilogue output, const DeviceMemory& out, int num_rows, bool may_time,
+                         cudaStream_t stream) {
   LinearCall call;
-  call.weights = &matrix;
+  call.weights = &linear.matrix;
+  call.bias = linear.bias;
+  call.activation = spec_->activation;
   call.in = in.as<__nv_bfloat16>();
   if (norm != nullptr && spec_->norm.kind == llm::NormKind::kRms) {
     call.norm_weight = norm->weight;  // fused into the matrix product
@@ -322,7 +337,7 @@ Status Decoder::Multiply(const char* name, const GpuMatrix& matrix, const Device
   call.out = out.data();
   call.scratch = gate_up_.data();
   call.row_capacity = max_num_tokens_;
-  call.name = name;
+  call.name = linear.name;
   call.timer = timer_;
   return linear_->Run(call, num_rows, may_time, stream);
 }
@@ -331,27 +346,36 @@ Status Decoder::AddGemmToResidual(const char* name, const GpuMatrix& matrix, con
                                   const ResidualUpdate& update,
                                   const DeviceAdapters::Target& adapted, int num_rows,
                                   bool may_time, cudaStream_t stream) {
-  const auto& [bias, post_norm, next_norm] = update;
   NEREID_RETURN_IF_ERROR(ShrinkAdapters(adapted, in, stream));
   if (tensor_parallel_.group != nullptr) {
-    NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, partial_sums_,
+    NEREID_RETURN_IF_ERROR(Multiply({name, matrix}, in, nullptr, GemmEpilogue::kBf16, partial_sums_,
                                     num_rows, may_time, stream));
     NEREID_RETURN_IF_ERROR(ExpandAdapters(adapted, partial_sums_, spec_->hidden_size, stream));
     return AllReduceResidual(update, num_rows, stream);
   }
-  if (bias == nullptr && post_norm.weight == nullptr) {
-    NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kAdd, residual_,
-                                    num_rows, may_time, stream));
+  if (update.post_norm.weight == nullptr) {
+    NEREID_RETURN_IF_ERROR(Multiply({name, matrix, update.bias}, in, nullptr, GemmEpilogue::kAdd,
+                                    residual_, num_rows, may_time, stream));
     return ExpandAdapters(adapted, residual_, spec_->hidden_size, stream);
   }
-  NEREID_RETURN_IF_ERROR(Multiply(name, matrix, in, nullptr, GemmEpilogue::kBf16, gate_up_,
+  NEREID_RETURN_IF_ERROR(Multiply({name, matrix}, in, nullptr, GemmEpilogue::kBf16, gate_up_,
                                   num_rows, may_time, stream));
   NEREID_RETURN_IF_ERROR(ExpandAdapters(adapted, gate_up_, spec_->hidden_size, stream));
-  Mark("residual add", RowsWork(num_rows, 3), stream);
-  ResidualAdd({gate_up_.as<__nv_bfloat16>(), bias, post_norm.weight, residual_.as<__nv_bfloat16>(),
-               num_rows, spec_->hidden_size, spec_->norm.epsilon},
-              stream);
+  AddToResidual(gate_up_, update, num_rows, stream);
   return {};
+}
+
+void Decoder::AddToResidual(const DeviceMemory& product, const ResidualUpdate& update, int num_rows,
+                            cudaStream_t stream) {
+  has_normed_ = update.next != nullptr && update.next_norm != nullptr &&
+                spec_->norm.kind == llm::NormKind::kRms &&
+                linear_->NormsBefore(*update.next, update.next_output, num_rows);
+  Mark(has_normed_ ? "residual add, norm" : "residual add", RowsWork(num_rows, has_normed_ ? 4 : 3),
+       stream);
+  ResidualAdd({product.as<__nv_bfloat16>(), update.bias, update.post_norm.weight,
+               residual_.as<__nv_bfloat16>(), num_rows, spec_->hidden_size, spec_->norm.epsilon,
+               has_normed_ ? update.next_norm->weight : nullptr, normed_.as<__nv_bfloat16>()},
+              stream);
 }
 
 Status Decoder::AllReduceResidual(const ResidualUpdate& update, int num_rows, cudaStream_t stream) {
@@ -365,17 +389,13 @@ Status Decoder::AllReduceResidual(const ResidualUpdate& update, int num_rows, cu
                   AllReduceAlgorithm::kAuto, stream);
     return CudaStatus(cudaGetLastError(), "an all-reduce");
   }
-  const auto& [bias, post_norm, next_norm] = update;
-  const bool is_plain = bias == nullptr && post_norm.weight == nullptr;
+  const bool is_plain = update.bias == nullptr && update.post_norm.weight == nullptr;
   Mark("all-reduce", RowsWork(num_rows, 2), stream);
   AllReduce(peers, int64_t{num_rows} * spec_->hidden_size,
             is_plain ? AllReduceTarget::kResidual : AllReduceTarget::kInPlace,
             AllReduceAlgorithm::kAuto, stream);
   if (!is_plain) {
-    Mark("residual add", RowsWork(num_rows, 3), stream);
-    ResidualAdd({partial_sums_.as<__nv_bfloat16>(), bias, post_norm.weight,
-                 residual_.as<__nv_bfloat16>(), num_rows, spec_->hidden_size, spec_->norm.epsilon},
-                stream);
+    AddToResidual(partial_sums_, {update.bias, update.post_norm}, num_rows, stream);
   }
   return CudaStatus(cudaGetLastError(), "an all-reduce");
 }
@@ -383,30 +403,39 @@ Status Decoder::AllReduceResidual(const ResidualUpdate& update, int num_rows, cu
 Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* words, bool may_time,
                          cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const bool is_normed = HasNormedInput(layer);
+  bool is_normed = HasNormedInput(layer) || TakeNormed();
+  // The MLP of a parallel residual reads the residual before attention changes it.
+  const bool norms_both =
+      spec_->parallel_residual && spec_->norm.kind == llm::NormKind::kLayer && !is_normed;
+  if (norms_both) {
+    ApplyBothNorms(weights, shape.num_tokens, stream);
+    is_normed = true;
+  }
   if (Adapts(AdapterGroup::kQkv)) {
     if (!is_normed) ApplyNorm(weights.input_norm, nullptr, shape.num_tokens, normed_, stream);
     NEREID_RETURN_IF_ERROR(ShrinkAdapters({layer, AdapterGroup::kQkv}, normed_, stream));
-    NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, normed_, nullptr, GemmEpilogue::kBf16,
+    NEREID_RETURN_IF_ERROR(Multiply({"q, k, v", weights.qkv}, normed_, nullptr, GemmEpilogue::kBf16,
                                     qkv_, shape.num_tokens, may_time, stream));
     NEREID_RETURN_IF_ERROR(ExpandAdapters({layer, AdapterGroup::kQkv}, qkv_, qkv_size(), stream));
   } else if (head_in_.data() != nullptr) {
-    NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, head_in_, nullptr, GemmEpilogue::kBf16,
-                                    qkv_, shape.num_tokens, may_time, stream));
+    NEREID_RETURN_IF_ERROR(Multiply({"q, k, v", weights.qkv}, head_in_, nullptr,
+                                    GemmEpilogue::kBf16, qkv_, shape.num_tokens, may_time, stream));
   } else {
-    NEREID_RETURN_IF_ERROR(Multiply("q, k, v", weights.qkv, is_normed ? normed_ : residual_,
+    NEREID_RETURN_IF_ERROR(Multiply({"q, k, v", weights.qkv}, is_normed ? normed_ : residual_,
                                     is_normed ? nullptr : &weights.input_norm, GemmEpilogue::kBf16,
                                     qkv_, shape.num_tokens, may_time, stream));
   }
-  if (spec_->parallel_residual) {  // the MLP reads the residual before attention changes it
+  if (spec_->parallel_residual && !norms_both) {
     ApplyNorm(weights.pre_mlp_norm, nullptr, shape.num_tokens, mlp_in_, stream);
   }
   RunAttention(layer, shape, words, stream);
+  const bool is_moe = spec_->layers[layer].is_moe;
   NEREID_RETURN_IF_ERROR(AddGemmToResidual(
       "attention's output", weights.attention_out, attention_,
-      {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm},
+      {weights.attention_out_bias, weights.post_attention_norm, &weights.pre_mlp_norm,
+       is_moe || spec_->parallel_residual ? nullptr : &weights.gate_up, MlpEpilogue(weights)},
       {layer, AdapterGroup::kAttentionOut}, shape.num_tokens, may_time, stream));
-  if (spec_->layers[layer].is_moe) {
+  if (is_moe) {
     return RunExperts(layer, shape, stream);
   }
   return RunMlp(layer, shape, may_time, stream);
@@ -414,18 +443,16 @@ Status Decoder::RunLayer(int32_t layer, const StepShape& shape, const int32_t* w
 
 Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream) {
   const GpuLayer& weights = weights_->layers[layer];
-  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_
-                           : fuses_all_reduce_norm_ ? normed_
-                                                    : residual_;
-  const GpuNorm* norm =
-      spec_->parallel_residual || fuses_all_reduce_norm_ ? nullptr : &weights.pre_mlp_norm;
+  const bool is_normed = TakeNormed() || fuses_all_reduce_norm_;
+  const DeviceMemory& in = spec_->parallel_residual ? mlp_in_ : is_normed ? normed_ : residual_;
+  const GpuNorm* norm = spec_->parallel_residual || is_normed ? nullptr : &weights.pre_mlp_norm;
   const bool is_gated = spec_->mlp == llm::MlpKind::kGated;
   if (Adapts(AdapterGroup::kGateUp)) {
     if (norm != nullptr) ApplyNorm(*norm, nullptr, shape.num_tokens, normed_, stream);
     const DeviceMemory& rows = norm != nullptr ? normed_ : in;
     const DeviceAdapters::Target target = {layer, AdapterGroup::kGateUp};
     NEREID_RETURN_IF_ERROR(ShrinkAdapters(target, rows, stream));
-    NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, rows, nullptr,
+    NEREID_RETURN_IF_ERROR(Multiply({"gate and up", weights.gate_up}, rows, nullptr,
                                     GemmEpilogue::kBf16, gate_up_, shape.num_tokens, may_time,
                                     stream));
     if (IsSiluGate(weights)) {
@@ -438,18 +465,21 @@ Status Decoder::RunMlp(int32_t layer, const StepShape& shape, bool may_time, cud
       NEREID_RETURN_IF_ERROR(ExpandAdapters(target, gate_up_, stride, stream));
       RunActivation(weights, shape.num_tokens, stream);
     }
-  } else if (IsSiluGate(weights)) {
-    NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm,
-                                    GemmEpilogue::kSiluGate, gated_, shape.num_tokens, may_time,
-                                    stream));
   } else {
-    NEREID_RETURN_IF_ERROR(Multiply("gate and up", weights.gate_up, in, norm, GemmEpilogue::kBf16,
-                                    gate_up_, shape.num_tokens, may_time, stream));
-    RunActivation(weights, shape.num_tokens, stream);
+    NEREID_RETURN_IF_ERROR(Multiply({"gate and up", weights.gate_up, weights.gate_up_bias}, in,
+                                    norm, MlpEpilogue(weights), gated_, shape.num_tokens, may_time,
+                                    stream));
   }
+  const GpuNorm* const next_norm = NextInputNorm(layer);
   return AddGemmToResidual("down", weights.down, gated_,
-                           {weights.down_bias, weights.post_mlp_norm, NextInputNorm(layer)},
+                           {weights.down_bias, weights.post_mlp_norm, next_norm,
+                            next_norm != nullptr ? &weights_->layers[layer + 1].qkv : nullptr},
                            {layer, AdapterGroup::kDown}, shape.num_tokens, may_time, stream);
+}
+
+GemmEpilogue Decoder::MlpEpilogue(const GpuLayer& weights) const {
+  if (IsSiluGate(weights)) return GemmEpilogue::kSiluGate;
+  return spec_->mlp == llm::MlpKind::kGated ? GemmEpilogue::kGate : GemmEpilogue::kActivate;
 }
 
 bool Decoder::IsSiluGate(const GpuLayer& weights) const {
@@ -500,11 +530,7 @@ Status Decoder::RunExperts(int32_t layer, const StepShape& shape, cudaStream_t s
                              shape.num_tokens, stream);
   }
   if (is_normed) {
-    Mark("residual add", RowsWork(shape.num_tokens, 3), stream);
-    ResidualAdd(
-        {gate_up_.as<__nv_bfloat16>(), nullptr, weights.post_mlp_norm.weight,
-         residual_.as<__nv_bfloat16>(), shape.num_tokens, spec_->hidden_size, spec_->norm.epsilon},
-        stream);
+    AddToResidual(gate_up_, {nullptr, weights.post_mlp_norm}, shape.num_tokens, stream);
   }
   return {};
 }

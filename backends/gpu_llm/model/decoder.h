@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/gpu_llm/comm/peer_group.h"
@@ -137,25 +138,44 @@ class Decoder {
   Status RunMlp(int32_t layer, const StepShape& shape, bool may_time, cudaStream_t stream);
   // The gate of the activation is SiLU's, and nothing is added before.
   bool IsSiluGate(const GpuLayer& weights) const;
+  // What follows the first product of the MLP.
+  GemmEpilogue MlpEpilogue(const GpuLayer& weights) const;
   // From gate_up_ to gated_.
   void RunActivation(const GpuLayer& weights, int num_rows, cudaStream_t stream);
   Status RunExperts(int32_t layer, const StepShape& shape, cudaStream_t stream);
   // Writes the normed rows of the residual to `out`.
   void ApplyNorm(const GpuNorm& norm, const int32_t* rows, int num_rows, const DeviceMemory& out,
                  cudaStream_t stream);
-  // out = in x matrix; with `norm`, `in` is normed first.
-  Status Multiply(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
-                  const GpuNorm* norm, GemmEpilogue output, const DeviceMemory& out, int num_rows,
-                  bool may_time, cudaStream_t stream);
+  // Both norms of a layer with a parallel residual, which are LayerNorms: to normed_ and mlp_in_.
+  void ApplyBothNorms(const GpuLayer& weights, int num_rows, cudaStream_t stream);
+  // A matrix with the bias that follows its product, under its name in profiles.
+  struct LinearLayer {
+    const char* name;
+    const GpuMatrix& matrix;
+    const __nv_bfloat16* bias = nullptr;  // null: none, or it is added later
+  };
+  // out = in x matrix + bias; with `norm`, `in` is normed first.
+  Status Multiply(const LinearLayer& linear, const DeviceMemory& in, const GpuNorm* norm,
+                  GemmEpilogue output, const DeviceMemory& out, int num_rows, bool may_time,
+                  cudaStream_t stream);
   // How a matrix product is added to the residual.
   struct ResidualUpdate {
     const __nv_bfloat16* bias;  // null: none
     const GpuNorm& post_norm;   // applied to the product; no weight: none
-    const GpuNorm* next_norm;   // norm of the updated residual; null: last layer
+    // The norm of the updated residual, and the product that reads it. Null: none, or unknown.
+    const GpuNorm* next_norm = nullptr;
+    const GpuMatrix* next = nullptr;
+    GemmEpilogue next_output = GemmEpilogue::kBf16;
   };
   Status AddGemmToResidual(const char* name, const GpuMatrix& matrix, const DeviceMemory& in,
                            const ResidualUpdate& update, const DeviceAdapters::Target& adapted,
                            int num_rows, bool may_time, cudaStream_t stream);
+  // residual += product + bias, or its norm. Also norms the new residual if a separate kernel would
+  // do so before the next product.
+  void AddToResidual(const DeviceMemory& product, const ResidualUpdate& update, int num_rows,
+                     cudaStream_t stream);
+  // Whether normed_ has the normed residual that AddToResidual() has left there; once.
+  bool TakeNormed() { return std::exchange(has_normed_, false); }
   // Whether the step has adapters, and one that changes a matrix of the group may be among them.
   bool Adapts(AdapterGroup group) const {
     return adapter_rows_.num_tiles > 0 && adapters_->Changes(group);
@@ -184,7 +204,7 @@ class Decoder {
     if (fuses_experts_norm_ && spec_->layers[layer - 1].is_moe) return true;
     return fuses_all_reduce_norm_ && !(captured_ && captured_->has(layer));
   }
-  // The norm that is fused into the combination or the all-reduce behind the layer.
+  // The norm of the next layer's input, if the layer's last kernel may apply it.
   const GpuNorm* NextInputNorm(int32_t layer) const;
   void RunAttention(int32_t layer, const StepShape& shape, const int32_t* words,
                     cudaStream_t stream);
@@ -233,6 +253,7 @@ class Decoder {
   int32_t item_tokens_ = 0;          // of partials_
   DeviceMemory last_tokens_;         // [max_num_sequences]
   DeviceMemory partial_sums_;  // [num_tokens, hidden_size], summed over GPUs; empty: single GPU
+  bool has_normed_ = false;    // see TakeNormed()
   bool fuses_all_reduce_norm_ = false;  // after an all-reduce, normed_ has the normed residual
   bool fuses_experts_norm_ = false;     // the same after a combination of experts
   // [num_logits, this GPU's rows of the LM head] float; empty: single GPU

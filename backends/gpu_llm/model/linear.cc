@@ -17,7 +17,8 @@ namespace {
 
 int64_t OutputRowBytes(GemmEpilogue output, int64_t num_outputs) {
   if (output == GemmEpilogue::kFloat) return num_outputs * 4;
-  return output == GemmEpilogue::kSiluGate ? num_outputs : num_outputs * 2;
+  const bool gates = output == GemmEpilogue::kSiluGate || output == GemmEpilogue::kGate;
+  return gates ? num_outputs : num_outputs * 2;
 }
 
 int64_t WeightBytes(const GpuMatrix& weights) {
@@ -128,7 +129,8 @@ Status LinearRunner::RunStreamGemm(const LinearCall& call, int num_rows, cudaStr
     const int32_t* rows = call.rows != nullptr ? call.rows + first : nullptr;
     StreamGemm({*call.weights, in, rows, call.norm_weight,
                 static_cast<char*>(call.out) + first * row_bytes,
-                std::min(kStreamMaxRows, num_rows - first), call.epsilon, call.output},
+                std::min(kStreamMaxRows, num_rows - first), call.epsilon, call.output, call.bias,
+                call.activation},
                num_processors_, stream);
   }
   return CudaStatus(cudaGetLastError(), "a stream GEMM");
@@ -201,19 +203,61 @@ Status LinearRunner::RunBatchInvariant(const LinearCall& given, const ProductCho
   return CudaStatus(cudaGetLastError(), "a grouped GEMM");
 }
 
-Status LinearRunner::Run(const LinearCall& given, int num_rows, bool may_time,
-                         cudaStream_t stream) {
+ProductChoice LinearRunner::Choose(const LinearCall& call, int num_rows) const {
+  return ChooseProduct({.form = form_,
+                        .mode = mode_,
+                        .weights = *call.weights,
+                        .gathers_columns = call.weights->gathers(),
+                        .output = call.output,
+                        .norms = call.norm_weight != nullptr,
+                        .selects_rows = call.rows != nullptr,
+                        .num_rows = num_rows,
+                        .num_processors = num_processors_});
+}
+
+bool LinearRunner::NormsBefore(const GpuMatrix& weights, GemmEpilogue output, int num_rows) const {
+  return ChooseProduct({.form = form_,
+                        .mode = mode_,
+                        .weights = weights,
+                        .gathers_columns = weights.gathers(),
+                        .output = output,
+                        .norms = true,
+                        .num_rows = num_rows,
+                        .num_processors = num_processors_})
+      .prepares_rows;
+}
+
+Status LinearRunner::Run(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream) {
   if (num_rows == 0) return {};
+  const ProductChoice choice = Choose(call, num_rows);
+  const bool activates =
+      call.output == GemmEpilogue::kActivate || call.output == GemmEpilogue::kGate;
+  if (choice.finishes || (call.bias == nullptr && !activates))
+    return RunKernel(call, choice, num_rows, may_time, stream);
+  LinearCall product = call;
+  product.output = GemmEpilogue::kBf16;
+  product.out = call.scratch;
+  product.bias = nullptr;
+  NEREID_RETURN_IF_ERROR(RunKernel(product, choice, num_rows, may_time, stream));
+  const auto* scratch = static_cast<const __nv_bfloat16*>(call.scratch);
+  auto* out = static_cast<__nv_bfloat16*>(call.out);
+  const int num_outputs = call.weights->num_outputs;
+  if (!activates) {
+    Mark(call, "residual add", RowsWork(num_rows, 6.0 * num_outputs), stream);
+    ResidualAdd({scratch, call.bias, nullptr, out, num_rows, num_outputs, call.epsilon}, stream);
+  } else {
+    const bool gates = call.output == GemmEpilogue::kGate;
+    Mark(call, "activation", RowsWork(num_rows, (gates ? 3.0 : 4.0) * num_outputs), stream);
+    Activate({scratch, call.bias, out, num_rows, gates ? num_outputs / 2 : num_outputs,
+              call.activation, gates},
+             stream);
+  }
+  return CudaStatus(cudaGetLastError(), "the end of a product");
+}
+
+Status LinearRunner::RunKernel(const LinearCall& given, const ProductChoice& choice, int num_rows,
+                               bool may_time, cudaStream_t stream) {
   LinearCall call = given;
-  const ProductChoice choice = ChooseProduct({.form = form_,
-                                              .mode = mode_,
-                                              .weights = *call.weights,
-                                              .gathers_columns = call.weights->gathers(),
-                                              .output = call.output,
-                                              .norms = call.norm_weight != nullptr,
-                                              .selects_rows = call.rows != nullptr,
-                                              .num_rows = num_rows,
-                                              .num_processors = num_processors_});
   if (choice.prepares_rows) PrepareInput(call, num_rows, stream);
   switch (choice.kernel) {
     case ProductKernel::kStreamGemm:
@@ -241,12 +285,10 @@ Status LinearRunner::RunSplitGemm(const LinearCall& call, const void* in, const 
   if (in == call.in && call.rows != nullptr)
     return InternalError("the split-K GEMM can not select rows of its input");
   MarkGemm(call, num_rows, false, stream, in_scales != nullptr);
-  const SplitScratch scratch = {split_partials_.as<float>(), split_tickets_.as<int32_t>(),
-                                static_cast<int64_t>(split_partials_.size_bytes() / 4)};
-  return CudaStatus(
-      SplitGemm({*call.weights, in, in_scales, call.out, num_rows, call.output, 0, scratch},
-                stream),
-      "a split-K GEMM");
+  return CudaStatus(SplitGemm({*call.weights, in, in_scales, call.out, num_rows, call.output, 0,
+                               split_scratch(), call.bias, call.activation},
+                              stream),
+                    "a split-K GEMM");
 }
 
 namespace {

@@ -24,9 +24,12 @@ struct LinearCall {
   float epsilon = 0.0f;
   __nv_bfloat16* normed = nullptr;  // [num_rows, depth]: buffer for normed rows
   GemmEpilogue output = GemmEpilogue::kBf16;
+  const __nv_bfloat16* bias = nullptr;  // [num_outputs], with kAdd, kActivate, kGate; null: none
+  llm::Activation activation = llm::Activation::kSilu;  // of kActivate and kGate
   void* out = nullptr;
-  void* scratch = nullptr;  // [num_rows, num_outputs] bf16, for kSiluGate
-  int row_capacity = 0;     // rows of in, normed, out and scratch: CublasGemmCall::row_capacity
+  // [num_rows, num_outputs] bf16, for activations, gates and biases that follow the product
+  void* scratch = nullptr;
+  int row_capacity = 0;  // rows of in, normed, out and scratch: CublasGemmCall::row_capacity
   const char* name = "matrix product";  // operator name in profiles
   OperatorTimer* timer = nullptr;       // null: no profile
 };
@@ -41,12 +44,21 @@ class LinearRunner {
 
   // `may_time`: see CublasGemm::Run().
   Status Run(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
+  // Whether a separate kernel would norm the rows before the product with the matrix.
+  bool NormsBefore(const GpuMatrix& weights, GemmEpilogue output, int num_rows) const;
   // See CublasGemm::TakeNumTrials().
   int TakeNumTrials() { return gemm_.TakeNumTrials(); }
 
  private:
   LinearRunner(CublasGemm gemm, KernelForm form, KernelMode mode, int num_processors)
       : gemm_(std::move(gemm)), form_(form), mode_(mode), num_processors_(num_processors) {}
+  SplitScratch split_scratch() const {
+    return {split_partials_.as<float>(), split_tickets_.as<int32_t>(),
+            static_cast<int64_t>(split_partials_.size_bytes() / 4)};
+  }
+  ProductChoice Choose(const LinearCall& call, int num_rows) const;
+  Status RunKernel(const LinearCall& call, const ProductChoice& choice, int num_rows, bool may_time,
+                   cudaStream_t stream);
   // Applies norm and column gathering with separate kernels and removes them from `call`.
   void PrepareInput(LinearCall& call, int num_rows, cudaStream_t stream);
   // Multiplies weights in bf16 with StreamExperts(). `call` has neither norm nor gathering.

@@ -86,9 +86,10 @@ std::vector<NamedProduct> ProductsOf(const llm::DecoderSpec& spec, const Weights
   const bool norms = spec.norm.kind == llm::NormKind::kRms;
   const bool is_gated = spec.mlp == llm::MlpKind::kGated;
   const bool fuses_gate = is_gated && spec.activation == llm::Activation::kSilu && !spec.mlp_bias;
-  const auto added = [&](bool has_bias) {
-    return has_bias || spec.post_norms ? GemmEpilogue::kBf16 : GemmEpilogue::kAdd;
-  };
+  const GemmEpilogue gate = fuses_gate ? GemmEpilogue::kSiluGate
+                            : is_gated ? GemmEpilogue::kGate
+                                       : GemmEpilogue::kActivate;
+  const GemmEpilogue added = spec.post_norms ? GemmEpilogue::kBf16 : GemmEpilogue::kAdd;
   std::vector<NamedProduct> products;
   const auto add = [&](const char* name, const WeightMatrix& matrix, bool is_normed,
                        GemmEpilogue output) {
@@ -103,15 +104,12 @@ std::vector<NamedProduct> ProductsOf(const llm::DecoderSpec& spec, const Weights
   };
   add("qkv", Matrix(weights, spec.q_size() + 2 * spec.kv_size(), spec.hidden_size), norms,
       GemmEpilogue::kBf16);
-  add("attention's output", Matrix(weights, spec.hidden_size, spec.q_size()), false,
-      added(spec.attention_out_bias));
+  add("attention's output", Matrix(weights, spec.hidden_size, spec.q_size()), false, added);
   if (spec.moe.num_experts == 0) {
     add("gate and up",
         Matrix(weights, (is_gated ? 2 : 1) * spec.intermediate_size, spec.hidden_size),
-        norms && !spec.parallel_residual,
-        fuses_gate ? GemmEpilogue::kSiluGate : GemmEpilogue::kBf16);
-    add("down", Matrix(weights, spec.hidden_size, spec.intermediate_size), false,
-        added(spec.mlp_bias));
+        norms && !spec.parallel_residual, gate);
+    add("down", Matrix(weights, spec.hidden_size, spec.intermediate_size), false, added);
   }
   add("LM head", Matrix(kWeights[0], PaddedVocabulary(spec.vocab_size), spec.hidden_size), norms,
       GemmEpilogue::kFloat);
@@ -364,7 +362,8 @@ TEST(KernelRegistryTest, EveryRuleOfProductsDecidesSomeProduct) {
                                                         {128256, 4096},
                                                         {2048, 4096},
                                                         {64, 24}}) {
-          for (const GemmEpilogue output : {GemmEpilogue::kBf16, GemmEpilogue::kSiluGate}) {
+          for (const GemmEpilogue output :
+               {GemmEpilogue::kBf16, GemmEpilogue::kSiluGate, GemmEpilogue::kGate}) {
             for (const int rows : {1, 2, 4, 8, 12, 16, 20, 40, 100, 200, 1000}) {
               Product product;
               product.form = form;

@@ -94,6 +94,24 @@ TEST_F(SmallKernelsTest, LayerNormEqualsTheCpus) {
   }
 }
 
+TEST_F(SmallKernelsTest, TwoLayerNormsOfTheSameRowsEqualTheCpus) {
+  const int rows = 5, size = 6144;
+  const Values in = Random(rows * size, 3.0f, 2.0f);
+  const Values weights[2] = {Random(size, 1.0f, 0.3f), Random(size, 0.5f)};
+  const Values bias = Random(size);
+  const DeviceMemory outs[2] = {Poison(rows * size), Poison(rows * size)};
+  LayerNorm({in.bf16(), nullptr, weights[0].bf16(), nullptr, outs[0].as<__nv_bfloat16>(), rows,
+             size, 1e-5f, weights[1].bf16(), bias.bf16(), outs[1].as<__nv_bfloat16>()},
+            nullptr);
+  const std::vector<float> none(size);
+  for (int i = 0; i < 2; ++i) {
+    std::vector<float> expected(rows * size);
+    ops_.layer_norm({in.host.data(), weights[i].host.data(),
+                     i == 0 ? none.data() : bias.host.data(), 1e-5f, rows, size, expected.data()});
+    EXPECT_LT(RelativeError(Read(outs[i], rows * size), expected), kSmallKernelTolerance) << i;
+  }
+}
+
 TEST_F(SmallKernelsTest, LayerNormSelectsRows) {
   const int size = 40;
   const Values in = Random(7 * size), weight = Random(size), bias = Random(size);
@@ -159,6 +177,32 @@ TEST_F(SmallKernelsTest, ResidualsGetBiasAndNorm) {
         for (int i = 0; i < rows * size; ++i) expected[i] += sums[i];
       }
       EXPECT_LT(RelativeError(Read(residual.device, rows * size), expected), kSmallKernelTolerance);
+    }
+  }
+}
+
+TEST_F(SmallKernelsTest, ResidualsAreNormedForTheNextProduct) {
+  for (const auto& [rows, size] : {std::pair(1, 8), {31, 776}, {3, 3584}, {2, 16384}}) {
+    for (const bool normed : {false, true}) {
+      const Values in = Random(rows * size), weight = Random(size, 1.0f),
+                   next = Random(size, 1.0f, 0.3f), residual = Random(rows * size);
+      const DeviceMemory out = Poison(rows * size);
+      ResidualAdd({in.bf16(), nullptr, normed ? weight.bf16() : nullptr, residual.bf16(), rows,
+                   size, 1e-6f, next.bf16(), out.as<__nv_bfloat16>()},
+                  nullptr);
+      const std::vector<float> sums = Read(residual.device, rows * size);
+      std::vector<float> added = residual.host, expected(rows * size);
+      if (normed) {
+        ops_.rms_norm({in.host.data(), size, weight.host.data(), 1e-6f, rows, size, added.data(),
+                       size, true});
+      } else {
+        for (int i = 0; i < rows * size; ++i) added[i] += in.host[i];
+      }
+      EXPECT_LT(RelativeError(sums, added), kSmallKernelTolerance) << rows << " " << size;
+      ops_.rms_norm(
+          {sums.data(), size, next.host.data(), 1e-6f, rows, size, expected.data(), size});
+      EXPECT_LT(RelativeError(Read(out, rows * size), expected), kSmallKernelTolerance)
+          << rows << " " << size;
     }
   }
 }

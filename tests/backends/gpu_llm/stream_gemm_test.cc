@@ -2,11 +2,16 @@
 // a block's turn, a stage or a group of scales; dequantized weights against the same numbers.
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <random>
+#include <span>
 
 #include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/gemm/gemm_input.h"
 #include "backends/gpu_llm/kernels/gemm/weight_kernels.h"
+#include "backends/llm_core/model/decoder_spec.h"
 #include "nereid/status.h"
 #include "tests/backends/gpu_llm/gpu_test.h"
 
@@ -55,6 +60,9 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase
     std::vector<int32_t> rows(kStreamMaxRows);
     for (int i = 0; i < kStreamMaxRows; ++i) rows[i] = kStreamMaxRows - 1 - i;
     rows_ = ToDevice(rows);
+    partials_ = ToDevice(std::vector<float>(kPartials, NAN));
+    tickets_ = ToDevice(std::vector<int32_t>(kMaxSplitTickets, 0));
+    device_bias_ = Normal(bias_, given.num_outputs);
   }
 
   DeviceMemory Normal(std::vector<uint16_t>& values, size_t count) {
@@ -135,14 +143,67 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase
     return result;
   }
 
-  void Run(int num_rows, GemmEpilogue output, bool norms, const DeviceMemory& out) {
+  void Run(int num_rows, GemmEpilogue output, bool norms, const DeviceMemory& out,
+           const llm::Activation* activation = nullptr) {
     ASSERT_TRUE(CanStream(CurrentForm(), matrix_, num_rows, norms));
-    StreamGemm(
-        {matrix_, device_in_.as<__nv_bfloat16>(), norms ? rows_.as<int32_t>() : nullptr,
-         norms ? device_norm_.as<__nv_bfloat16>() : nullptr, out.data(), num_rows, 1e-5f, output},
-        132, nullptr);
+    StreamGemmParams params = {};
+    params.weights = matrix_;
+    params.in = device_in_.as<__nv_bfloat16>();
+    params.rows = norms ? rows_.as<int32_t>() : nullptr;
+    params.norm_weight = norms ? device_norm_.as<__nv_bfloat16>() : nullptr;
+    params.out = out.data();
+    params.num_rows = num_rows;
+    params.epsilon = 1e-5f;
+    params.output = output;
+    if (activation != nullptr)
+      params.bias = device_bias_.as<__nv_bfloat16>(), params.activation = *activation;
+    StreamGemm(params, kProcessors, nullptr);
     ASSERT_EQ(cudaGetLastError(), cudaSuccess);
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
+  }
+
+  // What a kernel with biases and an activation makes of the product [.., num_outputs].
+  std::vector<float> Finished(std::span<const float> product, GemmEpilogue output,
+                              llm::Activation kind) const {
+    std::vector<float> sums(product.begin(), product.end()), gated;
+    const int outputs = matrix_.num_outputs;
+    for (size_t i = 0; i < sums.size(); ++i) sums[i] += FromBf16(bias_[i % outputs]);
+    if (output == GemmEpilogue::kAdd) {
+      for (float& sum : sums) sum += 3.0f;
+      return sums;
+    }
+    if (output == GemmEpilogue::kActivate) {
+      for (float& sum : sums) sum = Activated(kind, sum);
+      return sums;
+    }
+    for (size_t i = 0; i < sums.size() / 2; ++i) {
+      const float* pair = &sums[i / 8 * 16 + i % 8];
+      gated.push_back(Activated(kind, pair[0]) * pair[8]);
+    }
+    return gated;
+  }
+  static float Activated(llm::Activation kind, float x) {
+    switch (kind) {
+      case llm::Activation::kSilu:
+        return x / (1.0f + std::exp(-x));
+      case llm::Activation::kGelu:
+        return 0.5f * x * (1.0f + std::erf(x * 0.70710678f));
+      case llm::Activation::kGeluTanh:
+        return 0.5f * x * (1.0f + std::tanh(0.7978845608f * (x + 0.044715f * x * x * x)));
+      case llm::Activation::kQuickGelu:
+        return x / (1.0f + std::exp(-1.702f * x));
+      case llm::Activation::kRelu:
+        break;
+    }
+    return std::max(x, 0.0f);
+  }
+
+  SplitScratch scratch() const {
+    return {partials_.as<float>(), tickets_.as<int32_t>(), kPartials};
+  }
+  void ExpectTicketsAreZero() const {
+    const std::vector<int32_t> left = ToHost<int32_t>(tickets_, kMaxSplitTickets);
+    EXPECT_EQ(std::count(left.begin(), left.end(), 0), kMaxSplitTickets);
   }
 
   static std::vector<float> Floats(const std::vector<uint16_t>& bits) {
@@ -154,9 +215,18 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase
   std::mt19937 random_{5};
   WeightMatrix matrix_;
   std::vector<float> weights_;
-  std::vector<uint16_t> in_, norm_;
-  DeviceMemory device_weights_, device_scales_, device_in_, device_norm_, rows_;
+  std::vector<uint16_t> in_, norm_, bias_;
+  DeviceMemory device_weights_, device_scales_, device_in_, device_norm_, device_bias_, rows_;
+  DeviceMemory partials_, tickets_;
+  static constexpr int kProcessors = 132;
+  static constexpr int64_t kPartials = int64_t{16} << 20;
 };
+
+constexpr llm::Activation kActivations[] = {llm::Activation::kSilu, llm::Activation::kGelu,
+                                            llm::Activation::kGeluTanh, llm::Activation::kRelu,
+                                            llm::Activation::kQuickGelu};
+constexpr GemmEpilogue kFinishes[] = {GemmEpilogue::kAdd, GemmEpilogue::kActivate,
+                                      GemmEpilogue::kGate};
 
 TEST_P(StreamGemmTest, FloatsEqualAPlainLoop) {
   const std::vector<float> product = Reference(kStreamMaxRows, false);
@@ -199,6 +269,25 @@ TEST_P(StreamGemmTest, SumsAndGatesEqualAPlainLoop) {
   }
 }
 
+TEST_P(StreamGemmTest, BiasesAndActivationsEqualAPlainLoop) {
+  if (!testing::HasNativeKernels()) GTEST_SKIP() << "separate kernels in this form";
+  for (const int rows : {1, 8, 11}) {
+    if (!CanStream(CurrentForm(), matrix_, rows, false)) continue;
+    const std::vector<float> product = Reference(rows, false);
+    for (const llm::Activation kind : kActivations) {
+      for (const GemmEpilogue output : kFinishes) {
+        const std::vector<float> expected = Finished(product, output, kind);
+        const std::vector<uint16_t> before(product.size(), Bf16Bits(3.0f));
+        const DeviceMemory to = ToDevice(before);
+        Run(rows, output, false, to, &kind);
+        EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(to, expected.size())), expected), 4e-3)
+            << rows << " rows, epilogue " << static_cast<int>(output) << ", activation "
+            << static_cast<int>(kind);
+      }
+    }
+  }
+}
+
 TEST_P(StreamGemmTest, DequantizedWeightsAreEqual) {
   if (matrix_.format == WeightFormat::kBf16) GTEST_SKIP() << "nothing to unpack";
   const DeviceMemory out = ToDevice(std::vector<uint16_t>(weights_.size(), 0x7fff));
@@ -216,10 +305,6 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
   const bool is_fp8 = matrix_.format == WeightFormat::kFp8 && testing::HasNativeKernels();
   matrix_.quantizes_input = is_fp8;
   ASSERT_TRUE(CanSplit(CurrentForm(), matrix_));
-  constexpr int64_t kPartials = int64_t{16} << 20;
-  const DeviceMemory partials = ToDevice(std::vector<float>(kPartials, NAN)),
-                     tickets = ToDevice(std::vector<int32_t>(kMaxSplitTickets, 0));
-  const SplitScratch scratch = {partials.as<float>(), tickets.as<int32_t>(), kPartials};
   const int outputs = matrix_.num_outputs, depth = matrix_.depth;
   const size_t in_count = static_cast<size_t>(kMostRows) * depth;
   std::vector<float> x, row_factors(kMostRows, 1.0f);
@@ -257,17 +342,21 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
     }
   }
   const double tolerance = is_fp8 ? 4e-3 : 3e-5;  // fp8 sums have about 14 bits
-  for (const int rows : {1, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257}) {
+  const int last_split = testing::HasNativeKernels() ? kEqualShares : kMaxSplit;
+  for (const int rows :
+       {1, 3, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257}) {
     const std::span<const float> expected =
         std::span(product).first(static_cast<size_t>(rows) * outputs);
-    const auto run = [&](GemmEpilogue output, int split, const DeviceMemory& out) {
-      ASSERT_EQ(SplitGemm({matrix_, in.data(), factors.as<float>(), out.data(), rows, output, split,
-                           scratch},
-                          nullptr),
-                cudaSuccess);
+    const auto run = [&](GemmEpilogue output, int split, const DeviceMemory& out,
+                         const llm::Activation* activation = nullptr) {
+      SplitGemmParams params = {matrix_, in.data(), factors.as<float>(), out.data(), rows, output,
+                                split,   scratch()};
+      if (activation != nullptr)
+        params.bias = device_bias_.as<__nv_bfloat16>(), params.activation = *activation;
+      ASSERT_EQ(SplitGemm(params, nullptr), cudaSuccess);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     };
-    for (int split = 0; split <= kMaxSplit; ++split) {
+    for (int split = 0; split <= last_split; ++split) {
       const DeviceMemory out = ToDevice(std::vector<float>(expected.size(), NAN));
       run(GemmEpilogue::kFloat, split, out);
       const std::vector<float> first = ToHost<float>(out, expected.size());
@@ -282,7 +371,7 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
       gated[i] = pair[0] / (1.0f + std::exp(-pair[0])) * pair[8];
     }
     const std::vector<uint16_t> before(expected.size(), Bf16Bits(3.0f));
-    for (const int split : {1, 3}) {
+    for (const int split : {1, 3, last_split}) {
       const DeviceMemory out = ToDevice(before);
       run(GemmEpilogue::kAdd, split, out);
       EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, sums.size())), sums), 4e-3) << rows;
@@ -290,8 +379,18 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
       EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, sums.size())), expected), 4e-3) << rows;
       run(GemmEpilogue::kSiluGate, split, out);
       EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(out, gated.size())), gated), 4e-3) << rows;
+      if (!testing::HasNativeKernels()) continue;
+      for (const GemmEpilogue output : kFinishes) {
+        const llm::Activation kind = kActivations[rows % std::size(kActivations)];
+        const DeviceMemory to = ToDevice(before);
+        run(output, split, to, &kind);
+        const std::vector<float> finished = Finished(expected, output, kind);
+        EXPECT_LT(RelativeError(Floats(ToHost<uint16_t>(to, finished.size())), finished), 4e-3)
+            << rows << " rows, epilogue " << static_cast<int>(output);
+      }
     }
   }
+  ExpectTicketsAreZero();
 }
 
 constexpr auto kBf16 = WeightFormat::kBf16;
@@ -302,12 +401,12 @@ INSTANTIATE_TEST_SUITE_P(
     Sizes, StreamGemmTest,
     ::testing::Values(GemmCase{kBf16, 16, 256}, GemmCase{kBf16, 32, 4096},
                       GemmCase{kBf16, 400, 736}, GemmCase{kBf16, 4304, 512},
-                      GemmCase{kBf16, 64, 14336}, GemmCase{kFp8, 16, 256}, GemmCase{kFp8, 32, 4096},
-                      GemmCase{kFp8, 400, 736}, GemmCase{kFp8, 4304, 512},
-                      GemmCase{kFp8, 64, 14336}, GemmCase{kInt4, 16, 256},
-                      GemmCase{kInt4, 32, 4096}, GemmCase{kInt4, 400, 736, 4},
-                      GemmCase{kInt4, 4304, 512, 2}, GemmCase{kInt4, 64, 14336},
-                      GemmCase{kInt4, 48, 200, 4}),
+                      GemmCase{kBf16, 64, 14336}, GemmCase{kBf16, 1040, 4096},
+                      GemmCase{kFp8, 16, 256}, GemmCase{kFp8, 32, 4096}, GemmCase{kFp8, 400, 736},
+                      GemmCase{kFp8, 4304, 512}, GemmCase{kFp8, 64, 14336},
+                      GemmCase{kInt4, 16, 256}, GemmCase{kInt4, 32, 4096},
+                      GemmCase{kInt4, 400, 736, 4}, GemmCase{kInt4, 4304, 512, 2},
+                      GemmCase{kInt4, 64, 14336}, GemmCase{kInt4, 48, 200, 4}),
     [](const auto& info) {
       const GemmCase& given = info.param;
       const char* format = given.format == kBf16 ? "bf16" : given.format == kFp8 ? "fp8" : "int4";

@@ -37,6 +37,11 @@ __device__ __forceinline__ float BlockSum(float value, float* scratch) {
   return WarpSum(static_cast<int>(threadIdx.x % 32) < num_warps ? scratch[threadIdx.x % 32] : 0.0f);
 }
 
+// Starts to bring the line of an address to the L2 cache; for memory that no kernel writes.
+__device__ __forceinline__ void PrefetchToL2(const void* from) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
 __device__ __forceinline__ uint32_t PackBf16(float low, float high) {
   const __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&pair);

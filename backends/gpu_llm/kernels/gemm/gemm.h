@@ -11,8 +11,18 @@
 #include "backends/gpu_llm/kernels/gemm/gemm_shapes.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
+#include "backends/llm_core/model/decoder_spec.h"
 
 namespace nereid::gpu {
+
+inline constexpr int kMaxSplitTickets = 4096;
+
+// Device memory for sums that blocks of threads pass to others. Calls on one stream share it.
+struct SplitScratch {
+  float* partials = nullptr;   // [num_partials]; null: the depth is not split
+  int32_t* tickets = nullptr;  // [kMaxSplitTickets]: counters, 0 before and after a call
+  int64_t num_partials = 0;
+};
 
 // Weight-streaming GEMM for few rows, bound by reading the weights: out = in x weights^T. Weight
 // copies start before the previous kernel has ended. The RMS norm of the input and the unpacking of
@@ -26,6 +36,8 @@ struct StreamGemmParams {
   int num_rows;  // at most kStreamMaxRows
   float epsilon;
   GemmEpilogue output;
+  const __nv_bfloat16* bias = nullptr;  // [num_outputs], with kAdd, kActivate, kGate; null: none
+  llm::Activation activation = llm::Activation::kSilu;  // of kActivate and kGate
 };
 
 inline namespace NEREID_KERNEL_FORM {
@@ -36,14 +48,7 @@ void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t
 // split over several blocks, in the native form those of a cluster, so that a narrow matrix also
 // occupies all multiprocessors. Int4 weights are unpacked to bf16 in registers.
 inline constexpr int kMaxSplit = 8;
-inline constexpr int kMaxSplitTickets = 4096;
-
-// Device memory of split-K GEMMs whose blocks are not in clusters. Calls on one stream share it.
-struct SplitScratch {
-  float* partials = nullptr;   // [num_partials]; null: the depth is not split
-  int32_t* tickets = nullptr;  // [kMaxSplitTickets]: counters, 0 before and after a call
-  int64_t num_partials = 0;
-};
+inline constexpr int kEqualShares = kMaxSplit + 1;  // SplitGemmParams::split of the native form
 
 struct SplitGemmParams {
   WeightMatrix weights;
@@ -53,8 +58,12 @@ struct SplitGemmParams {
   void* out;               // layout: GemmEpilogue
   int num_rows;
   GemmEpilogue output;
-  int split = 0;  // number of slices of the depth, at most kMaxSplit; 0: the fastest number
-  SplitScratch scratch = {};  // with SplitPartials() above 0
+  // Number of slices of the depth, at most kMaxSplit, or kEqualShares where it can have them; 0:
+  // the fastest.
+  int split = 0;
+  SplitScratch scratch = {};
+  const __nv_bfloat16* bias = nullptr;  // as for StreamGemm()
+  llm::Activation activation = llm::Activation::kSilu;
 };
 
 inline namespace NEREID_KERNEL_FORM {

@@ -15,6 +15,8 @@ enum class GemmEpilogue : int32_t {
   kFloat,     // the same in float
   kAdd,       // out += product, bf16
   kSiluGate,  // weights as in activation.h; out [num_rows, num_outputs / 2] bf16
+  kActivate,  // out = act(product + bias) [num_rows, num_outputs] bf16
+  kGate,      // kSiluGate with biases and with the activation of the call
 };
 
 inline constexpr int kStreamMaxRows = 16;  // of a StreamGemm()
@@ -29,6 +31,15 @@ inline constexpr int kStreamTileRows[] = {8, 16, 32, 64, 128};
 // The native StreamExperts() divides the depth of int4 weights into slices from so many columns on.
 // Slices of less depth would end before they are worth the addition of their sums.
 inline constexpr int kMinSlicedDepth = 4096;
+
+// The native split-K GEMM gives its blocks equal shares of bf16 weights for up to so many rows. For
+// more, slices are faster: the blocks of a cluster add their sums in shared memory.
+inline constexpr int kShareRows = 8;
+inline constexpr int kShareOutputs = 256;  // of a tile
+// Floats of SplitScratch::partials for them: the sums of two pieces of tiles for each block.
+constexpr int64_t NumSharePartials(int num_processors) {
+  return int64_t{2} * kShareOutputs * kShareRows * num_processors;
+}
 
 }  // namespace nereid::gpu
 

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "backends/gpu_llm/kernel_registry.h"
+#include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/device/tensor_map.h"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
@@ -20,6 +21,8 @@ using namespace split_gemm;
 // Estimates in clock cycles: a block's start and end, and the exchange of partial sums between
 // blocks.
 constexpr int kBlockCycles = 5000, kExchangeCycles = 2500;
+// Pieces of a tile, up to which equal shares are faster than slices: one block adds them.
+constexpr int kMaxPieces = 32;
 
 int Ceil(int a, int b) {
   return (a + b - 1) / b;
@@ -105,10 +108,49 @@ cudaError_t EncodeMatrix(CUtensorMap& map, const void* matrix, int num_rows, int
                             {int64_t{num_columns} * element_bytes}, box_rows);
 }
 
+// Processors with equal shares of the product; 0: it is divided in slices.
+int SharesOf(const SplitGemmParams& p) {
+  if (p.weights.format != WeightFormat::kBf16 || p.num_rows > kShareRows) return 0;
+  if (p.split != 0 && p.split != kEqualShares) return 0;
+  int device = 0, processors = 0;
+  if (cudaGetDevice(&device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
+    return 0;
+  }
+  static_assert(kShareOutputs == kOutputs);
+  const int num_tiles = Ceil(p.weights.num_outputs, kOutputs),
+            num_steps = num_tiles * Ceil(p.weights.depth, kStageRowBytes / 2);
+  const bool fits = p.scratch.num_partials >= NumSharePartials(processors) &&
+                    processors * kWarps <= kMaxSplitTickets && num_steps >= processors;
+  if (!fits) return 0;
+  const bool is_faster = Ceil(processors, num_tiles) <= kMaxPieces;
+  return p.split == kEqualShares || is_faster ? processors : 0;
+}
+
+cudaError_t LaunchShares(const SplitGemmParams& params, int processors, cudaStream_t stream) {
+  const KernelVariant variant = Bf16SharesVariant();
+  TensorMaps maps = {};
+  cudaError_t error = cudaFuncSetAttribute(
+      variant.kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, variant.shared_bytes);
+  if (error == cudaSuccess) {
+    error =
+        EncodeMatrix(maps.in, params.in, params.num_rows, params.weights.depth, 2, variant.rows);
+  }
+  if (error == cudaSuccess) {
+    error = EncodeMatrix(maps.weights, params.weights.data, params.weights.num_outputs,
+                         params.weights.depth, 2, kOutputs);
+  }
+  if (error != cudaSuccess) return error;
+  Launch(variant.kernel, processors, variant.threads, variant.shared_bytes, stream, maps, params);
+  return cudaGetLastError();
+}
+
 }  // namespace
 
 cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
   if (given.num_rows == 0) return cudaSuccess;
+  if (const int processors = SharesOf(given); processors > 0)
+    return LaunchShares(given, processors, stream);
   SplitGemmParams params = given;
   const WeightMatrix& weights = params.weights;
   const KernelVariant variant = VariantFor(params);
@@ -118,7 +160,7 @@ cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
     return error;
   }
   const int num_tiles = Ceil(weights.num_outputs, kOutputs) * Ceil(params.num_rows, variant.rows);
-  if (params.split == 0) {
+  if (params.split == 0 || params.split == kEqualShares) {
     params.split = ChooseSplit(variant, num_tiles, Ceil(weights.depth, variant.step_columns));
   }
   TensorMaps maps = {};

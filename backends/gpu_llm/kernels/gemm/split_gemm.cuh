@@ -18,6 +18,7 @@
 #include "backends/gpu_llm/kernels/device/wgmma.cuh"
 #include "backends/gpu_llm/kernels/device/wgmma_fp8.cuh"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/rows/activate.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm {
 
@@ -42,6 +43,8 @@ struct KernelVariant {
 KernelVariant Int4Variant(int num_rows);
 KernelVariant Fp8Variant(int num_rows);
 KernelVariant Bf16Variant(int num_rows);
+// With equal shares, for up to kShareRows rows: one block for each processor, without clusters.
+KernelVariant Bf16SharesVariant();
 
 constexpr int kGroups = kOutputs / 64, kWarps = 4 * kGroups;
 constexpr int kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
@@ -70,6 +73,21 @@ struct StageRing {
   }
 };
 
+// Biases of the outputs g and g + 8 of a warp's tile, loaded while the weights arrive.
+class Biases {
+ public:
+  __device__ __forceinline__ Biases(const SplitGemmParams& p, int tile) {
+    if (p.bias == nullptr) return;
+    const bf16* bias = p.bias + tile * kInt4TileRows + threadIdx.x % 32 / 4;
+    pair_ = __halves2bfloat162(bias[0], bias[8]);
+  }
+  __device__ __forceinline__ float low() const { return __low2float(pair_); }
+  __device__ __forceinline__ float high() const { return __high2float(pair_); }
+
+ private:
+  __nv_bfloat162 pair_ = __floats2bfloat162_rn(0.0f, 0.0f);
+};
+
 // Stores a thread's sums. For each column of 8 tokens the thread has d[0 .. 3]: outputs g and g + 8
 // of its warp's tile for tokens 2 t and 2 t + 1. Lane pairs with outputs g and g + 1 exchange
 // values, so that each lane stores two adjacent outputs of one token.
@@ -77,14 +95,16 @@ class Epilogue {
  public:
   // `in_scales`: scales of the input rows from first_row on, in shared memory; with fp8 weights.
   __device__ __forceinline__ Epilogue(const SplitGemmParams& p, int tile, int first_row,
-                                      const float* in_scales)
+                                      const float* in_scales, const Biases& biases)
       : out_(p.out),
         output_(p.output),
+        activation_(p.activation),
+        biases_(biases),
         is_fp8_(p.weights.format == WeightFormat::kFp8),
         is_even_(threadIdx.x / 4 % 2 == 0) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int token = first_row + 2 * t + g % 2;
-    const bool gates = output_ == GemmEpilogue::kSiluGate;
+    const bool gates = Gates();
     const int row_size = gates ? p.weights.num_outputs / 2 : p.weights.num_outputs;
     rows_left_ = p.num_rows - token;
     at_ =
@@ -114,12 +134,22 @@ class Epilogue {
       d[2] *= in.x * weight_scales_[1], d[3] *= in.y * weight_scales_[1];
     }
     const bool is_valid = 8 * column < rows_left_;
-    if (output_ == GemmEpilogue::kSiluGate) {
+    d[0] += biases_.low(), d[1] += biases_.low(), d[2] += biases_.high(), d[3] += biases_.high();
+    if (Gates()) {
+      if (output_ == GemmEpilogue::kSiluGate) {
 #pragma unroll
-      for (int b = 0; b < 2; ++b) d[b] = __fdividef(d[b], 1.0f + __expf(-d[b])) * d[2 + b];
+        for (int b = 0; b < 2; ++b) d[b] = __fdividef(d[b], 1.0f + __expf(-d[b])) * d[2 + b];
+      } else {
+#pragma unroll
+        for (int b = 0; b < 2; ++b) d[b] = activation_(d[b]) * d[2 + b];
+      }
       const float2 pair = Swap(d[0], d[1]);
       if (is_valid) Write(static_cast<bf16*>(out_) + At(column), pair, 0);
       return;
+    }
+    if (output_ == GemmEpilogue::kActivate) {
+#pragma unroll
+      for (float& value : d) value = activation_(value);
     }
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
@@ -135,6 +165,9 @@ class Epilogue {
   }
 
  private:
+  __device__ __forceinline__ bool Gates() const {
+    return output_ == GemmEpilogue::kSiluGate || output_ == GemmEpilogue::kGate;
+  }
   __device__ __forceinline__ int64_t At(int column) const {
     return at_ + int64_t{column} * column_size_;
   }
@@ -150,6 +183,8 @@ class Epilogue {
 
   void* out_;
   GemmEpilogue output_;
+  RuntimeActivation activation_;
+  Biases biases_;
   bool is_fp8_, is_even_;
   int rows_left_;  // from the token of column 0 on
   int column_size_;
@@ -218,16 +253,19 @@ __device__ __forceinline__ void ReduceAcrossCluster(const Epilogue& to, const De
   }
   ClusterArrive();
   const int first_column = slice.rank * per_block,
-            last_column = min(num_columns, first_column + per_block);
-  ClusterWait();
-  if (!has_tile) return;
-#pragma unroll 1
-  for (int first = first_column; first < last_column; first += kAtOnce) {
-    uint32_t before[kAtOnce][2];
+            last_column = has_tile ? min(num_columns, first_column + per_block) : 0;
+  uint32_t before[kAtOnce][2];
+  const auto load_before = [&](int first) {
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i < last_column) to.LoadBefore(first + i, before[i]);
     }
+  };
+  load_before(first_column);  // while the sums of the other blocks arrive
+  ClusterWait();
+#pragma unroll 1
+  for (int first = first_column; first < last_column; first += kAtOnce) {
+    if (first != first_column) load_before(first);
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= last_column) break;
@@ -297,15 +335,16 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
     const bool is_fp8 = p.weights.format == WeightFormat::kFp8;
     if (is_fp8 && threadIdx.x < kRows && first_row + threadIdx.x < p.num_rows)
       in_scales[threadIdx.x] = __ldcg(p.in_scales + first_row + threadIdx.x);
+    const int row_tile = first_output / kInt4TileRows + threadIdx.x / 32;
+    const bool has_tile = row_tile * kInt4TileRows < p.weights.num_outputs;
+    const Biases biases(p, has_tile ? row_tile : 0);
     float sums[kRows / 2] = {};
     FenceAccumulators(sums);
     operand.Consume(slice, sums);
     WgmmaWait<0>();
     FenceAccumulators(sums);
-    const int row_tile = first_output / kInt4TileRows + threadIdx.x / 32;
-    const bool has_tile = row_tile * kInt4TileRows < p.weights.num_outputs;
     if (is_fp8) ConsumersSync();  // all scales are loaded
-    const Epilogue to(p, has_tile ? row_tile : 0, first_row, in_scales);
+    const Epilogue to(p, has_tile ? row_tile : 0, first_row, in_scales, biases);
     const int num_columns = min(kRows, p.num_rows - first_row + 7) / 8;
     if (p.split > 1) {
       ReduceAcrossCluster<kRows>(to, slice, shared, num_columns, has_tile, sums);

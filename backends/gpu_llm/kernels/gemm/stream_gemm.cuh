@@ -16,6 +16,7 @@
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/gemm/fp8_to_bf16.cuh"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/rows/activate.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace stream_gemm {
@@ -216,20 +217,26 @@ __device__ __forceinline__ void Consume(const char* stage, int columns, int scal
   }
 }
 
-// low and high: outputs first + g and first + g + 8 of one token; `before`: old values for kAdd.
+// low and high: outputs first + g and first + g + 8 of one token; `added`: their biases, and old
+// values for kAdd.
 __device__ __forceinline__ void Store(const StreamGemmParams& p, int first, int g, int64_t token,
-                                      float low, float high, const bf16 (&before)[2]) {
+                                      float low, float high, const float (&added)[2],
+                                      const RuntimeActivation& activation) {
   const int64_t num_outputs = p.weights.num_outputs;
-  if (p.output == GemmEpilogue::kSiluGate) {
+  low += added[0], high += added[1];
+  if (p.output == GemmEpilogue::kSiluGate || p.output == GemmEpilogue::kGate) {
     auto* out = static_cast<bf16*>(p.out) + token * (num_outputs / 2) + first / 2 + g;
-    *out = __float2bfloat16(low / (1.0f + __expf(-low)) * high);
+    const float gate =
+        p.output == GemmEpilogue::kGate ? activation(low) : low / (1.0f + __expf(-low));
+    *out = __float2bfloat16(gate * high);
   } else if (p.output == GemmEpilogue::kFloat) {
     float* out = static_cast<float*>(p.out) + token * num_outputs + first + g;
     out[0] = low, out[8] = high;
   } else {
     auto* out = static_cast<bf16*>(p.out) + token * num_outputs + first + g;
-    out[0] = __float2bfloat16(low + __bfloat162float(before[0]));
-    out[8] = __float2bfloat16(high + __bfloat162float(before[1]));
+    if (p.output == GemmEpilogue::kActivate) low = activation(low), high = activation(high);
+    out[0] = __float2bfloat16(low);
+    out[8] = __float2bfloat16(high);
   }
 }
 
@@ -318,7 +325,16 @@ __global__ void __launch_bounds__(32 * (StageShape<kFormat>::kWarps +
 #pragma unroll
     for (int i = 0; i < kAhead; ++i) load_next(ahead[i]);
   }
+  const RuntimeActivation activation(p.activation);
   for (int tile = blockIdx.x; tile < num_tiles; tile += gridDim.x, turn ^= 1) {
+    const int output = tile * kTileOutputs + from / 4;
+    float added[2] = {};
+    if (stores && p.bias != nullptr)
+      added[0] = __bfloat162float(p.bias[output]), added[1] = __bfloat162float(p.bias[output + 8]);
+    if (stores && p.output == GemmEpilogue::kAdd) {
+      const bf16* out = static_cast<const bf16*>(p.out) + int64_t{token} * p.weights.num_outputs;
+      added[0] += __bfloat162float(out[output]), added[1] += __bfloat162float(out[output + 8]);
+    }
     float sums[kTokenTiles][4] = {};
     for (int first = 0; first < depth; first += Stage::kColumns) {
       if constexpr (!kReadsAhead) load(x, first);
@@ -349,13 +365,7 @@ __global__ void __launch_bounds__(32 * (StageShape<kFormat>::kWarps +
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n)
       parts[turn][warp][n][lane] = {sums[n][0], sums[n][1], sums[n][2], sums[n][3]};
-    const int output = tile * kTileOutputs + from / 4;
-    bf16 before[2] = {};
     float factors[2] = {factor, factor};
-    if (stores && p.output == GemmEpilogue::kAdd) {
-      const bf16* out = static_cast<const bf16*>(p.out) + int64_t{token} * p.weights.num_outputs;
-      before[0] = out[output], before[1] = out[output + 8];
-    }
     if (stores && kFormat == WeightFormat::kFp8) {
       factors[0] *= p.weights.row_scales[output], factors[1] *= p.weights.row_scales[output + 8];
     }
@@ -368,7 +378,8 @@ __global__ void __launch_bounds__(32 * (StageShape<kFormat>::kWarps +
       low += part[b];
       high += part[2 + b];
     }
-    Store(p, tile * kTileOutputs, from / 4, token, low * factors[0], high * factors[1], before);
+    Store(p, tile * kTileOutputs, from / 4, token, low * factors[0], high * factors[1], added,
+          activation);
   }
 }
 

@@ -3,6 +3,7 @@
 // each row and head, 8 values a thread at a time.
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/activate.cuh"
 #include "backends/gpu_llm/kernels/rows/activation.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
@@ -24,17 +25,6 @@ __global__ void __launch_bounds__(kThreads)
 #pragma unroll
   for (int j = 0; j < 8; ++j) gate[j] = gate[j] / (1.0f + __expf(-gate[j])) * up[j];
   out[i] = Pack8(gate);
-}
-
-template <Activation kKind>
-__device__ __forceinline__ float Apply(float x) {
-  if constexpr (kKind == Activation::kSilu) return x / (1.0f + __expf(-x));
-  if constexpr (kKind == Activation::kGelu) return 0.5f * x * (1.0f + erff(x * 0.70710678f));
-  // 0.5 x (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3)
-  if constexpr (kKind == Activation::kGeluTanh)
-    return x / (1.0f + __expf(-2.0f * 0.7978845608f * (x + 0.044715f * x * x * x)));
-  if constexpr (kKind == Activation::kQuickGelu) return x / (1.0f + __expf(-1.702f * x));
-  return fmaxf(x, 0.0f);
 }
 
 __device__ __forceinline__ void AddBias(const uint4* bias, int64_t chunk, float (&values)[8]) {

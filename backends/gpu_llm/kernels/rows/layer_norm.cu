@@ -8,23 +8,38 @@ namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kMaxChunks = 4;  // of 8 values a thread
+constexpr int kFewChunks = 2, kMaxChunks = 4;  // of 8 values a thread
 
+// out = (packed - mean) * scale * weight + bias, chunk i of a row.
+__device__ __forceinline__ void WriteChunk(const uint4& packed, int i, float mean, float scale,
+                                           const bf16* weight, const bf16* bias, bf16* out) {
+  float values[8], weights[8], biases[8] = {};
+  Unpack8(packed, values);
+  Unpack8(reinterpret_cast<const uint4*>(weight)[i], weights);
+  if (bias != nullptr) Unpack8(reinterpret_cast<const uint4*>(bias)[i], biases);
+#pragma unroll
+  for (int j = 0; j < 8; ++j) values[j] = (values[j] - mean) * scale * weights[j] + biases[j];
+  reinterpret_cast<uint4*>(out)[i] = Pack8(values);
+}
+
+template <int kChunks>
 __global__ void __launch_bounds__(kThreads) LayerNormKernel(LayerNormParams p) {
   __shared__ float sums[32], squares[32];
   LaunchNext();
+  for (int i = threadIdx.x; i < p.hidden_size / 8; i += blockDim.x) {
+    PrefetchToL2(p.weight + 8 * i);
+    if (p.bias != nullptr) PrefetchToL2(p.bias + 8 * i);
+  }
   WaitForPrevious();
   const int64_t from_row =
       p.rows != nullptr ? p.rows[blockIdx.x] : static_cast<int64_t>(blockIdx.x);
   const uint4* in = reinterpret_cast<const uint4*>(p.in + from_row * p.hidden_size);
-  const uint4* weight = reinterpret_cast<const uint4*>(p.weight);
-  const uint4* bias = reinterpret_cast<const uint4*>(p.bias);
-  uint4* out = reinterpret_cast<uint4*>(p.out + int64_t{blockIdx.x} * p.hidden_size);
+  const int64_t to = int64_t{blockIdx.x} * p.hidden_size;
   const int chunks = p.hidden_size / 8;
-  uint4 packed[kMaxChunks];
+  uint4 packed[kChunks];
   float sum = 0.0f;
 #pragma unroll
-  for (int c = 0; c < kMaxChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     const int i = threadIdx.x + c * blockDim.x;
     if (i >= chunks) break;
     packed[c] = in[i];
@@ -36,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) LayerNormKernel(LayerNormParams p) {
   const float mean = BlockSum(sum, sums) / static_cast<float>(p.hidden_size);
   float square = 0.0f;
 #pragma unroll
-  for (int c = 0; c < kMaxChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     const int i = threadIdx.x + c * blockDim.x;
     if (i >= chunks) break;
     float values[8];
@@ -47,25 +62,23 @@ __global__ void __launch_bounds__(kThreads) LayerNormKernel(LayerNormParams p) {
   const float scale =
       rsqrtf(BlockSum(square, squares) / static_cast<float>(p.hidden_size) + p.epsilon);
 #pragma unroll
-  for (int c = 0; c < kMaxChunks; ++c) {
+  for (int c = 0; c < kChunks; ++c) {
     const int i = threadIdx.x + c * blockDim.x;
     if (i >= chunks) break;
-    float values[8], weights[8], biases[8] = {};
-    Unpack8(packed[c], values);
-    Unpack8(weight[i], weights);
-    if (bias != nullptr) Unpack8(bias[i], biases);
-#pragma unroll
-    for (int j = 0; j < 8; ++j) values[j] = (values[j] - mean) * scale * weights[j] + biases[j];
-    out[i] = Pack8(values);
+    WriteChunk(packed[c], i, mean, scale, p.weight, p.bias, p.out + to);
+    if (p.second_out != nullptr)
+      WriteChunk(packed[c], i, mean, scale, p.second_weight, p.second_bias, p.second_out + to);
   }
 }
 
 }  // namespace
 
 void LayerNorm(const LayerNormParams& params, cudaStream_t stream) {
-  const int threads =
-      params.hidden_size / 8 >= kThreads ? kThreads : (params.hidden_size / 8 + 31) / 32 * 32;
-  Launch(LayerNormKernel, params.num_rows, threads, 0, stream, params);
+  const int chunks = params.hidden_size / 8;
+  const int threads = chunks >= kThreads ? kThreads : (chunks + 31) / 32 * 32;
+  Launch(
+      chunks <= kFewChunks * kThreads ? LayerNormKernel<kFewChunks> : LayerNormKernel<kMaxChunks>,
+      params.num_rows, threads, 0, stream, params);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -33,6 +33,10 @@ struct LayerNormParams {
   __nv_bfloat16* out;           // [num_rows, hidden_size]
   int num_rows, hidden_size;    // hidden_size: a multiple of 8, at most 16,384
   float epsilon;
+  // A second norm of the same rows, as blocks with a parallel residual have; null: none.
+  const __nv_bfloat16* second_weight = nullptr;
+  const __nv_bfloat16* second_bias = nullptr;
+  __nv_bfloat16* second_out = nullptr;
 };
 
 inline namespace NEREID_KERNEL_FORM {
@@ -40,7 +44,8 @@ void LayerNorm(const LayerNormParams& params, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 
 // residual[row] += in[row] + bias, or += rms_norm(in[row] + bias) * weight. Ends the attention or
-// MLP part of a layer whose last matrix product has a bias or a norm.
+// MLP part of a layer whose last matrix product has a bias or a norm. May also write the RMS norm
+// of the new residual, the input of the product that follows.
 struct ResidualAddParams {
   const __nv_bfloat16* in;           // [num_rows, hidden_size]
   const __nv_bfloat16* bias;         // [hidden_size]; null: none
@@ -48,6 +53,8 @@ struct ResidualAddParams {
   __nv_bfloat16* residual;           // [num_rows, hidden_size]
   int num_rows, hidden_size;         // hidden_size: a multiple of 8, at most 16,384
   float epsilon;
+  const __nv_bfloat16* next_weight = nullptr;  // [hidden_size]; null: no norm of the residual
+  __nv_bfloat16* normed = nullptr;             // [num_rows, hidden_size], with next_weight
 };
 
 inline namespace NEREID_KERNEL_FORM {
