@@ -5,6 +5,7 @@
 
 #include "backends/gpu_llm/cache_budget.h"
 #include "backends/gpu_llm/cuda/runtime.h"
+#include "backends/gpu_llm/kernel_registry.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/comm/all_reduce.h"
 #include "backends/gpu_llm/kernels/forms.h"
@@ -155,6 +156,8 @@ Status GpuExecutor::Initialize() {
   StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
   planned.max_decode_rows = padded;
   planned.fused_rows = decoder_->fused_rows();
+  planned.attention_blocks =
+      DecodeAttentionBlocks(CurrentForm(), spec.head_dim, options_.cache_format);
   planner_ = StepPlanner(planned);
   NEREID_RETURN_IF_ERROR(MakeBuffers(limits));
   return SizeCache();

@@ -463,6 +463,13 @@ bool HasHeadDim(int head_dim) {
                    head_dim) != std::end(portable_shape::kHeadDims);
 }
 
+// Two KV blocks of wide heads fill the shared memory.
+int DecodeAttentionBlocks(KernelForm form, int head_dim, CacheFormat cache) {
+  const bool is_alone =
+      form == KernelForm::kNative && head_dim > 128 && cache == CacheFormat::kBf16;
+  return is_alone ? 1 : 2;
+}
+
 int UnpackedHeads(const PromptAttention& attention) {
   if (attention.cache == CacheFormat::kBf16 || attention.num_tokens < kMinUnpackedTokens) return 0;
   const int heads = static_cast<int>(std::min<int64_t>(

@@ -132,6 +132,9 @@ DecodeStepChoice ChooseDecodeStep(const FusedDecoder& model);
 // Whether the attention kernels have this head_dim.
 bool HasHeadDim(int head_dim);
 
+// Blocks of threads of decode attention for which a multiprocessor has room: 1 or 2.
+int DecodeAttentionBlocks(KernelForm form, int head_dim, CacheFormat cache);
+
 // How the tokens of prompts read a cache. Tokens of decoding sequences always read it as it is.
 struct PromptAttention {
   CacheFormat cache = CacheFormat::kBf16;

@@ -285,7 +285,8 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
   int64_t total_tiles = 0;
   for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
   const bool is_fused = IsFused(shape_, is_decode_, options_.fused_rows);
-  const int64_t target_items = is_fused
+  const bool has_one_block = is_fused || options_.attention_blocks == 1;
+  const int64_t target_items = has_one_block
                                    ? std::max(1, options_.num_processors / options_.num_kv_heads)
                                    : 2 * options_.num_processors / options_.num_kv_heads + 1;
   const auto tiles_per_item = static_cast<int32_t>(std::max<int64_t>(

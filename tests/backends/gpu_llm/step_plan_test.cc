@@ -2,6 +2,7 @@
 #include "backends/gpu_llm/step_plan.h"
 
 #include <gtest/gtest.h>
+#include <algorithm>
 
 #include <cstring>
 #include <numeric>
@@ -42,6 +43,12 @@ class StepPlanTest : public ::testing::Test {
     return items;
   }
 
+  int32_t NumUsedItems() const {
+    const auto items = Items<DecodeItem>(layout().decode_items, planner_.shape().num_decode);
+    return static_cast<int32_t>(std::count_if(items.begin(), items.end(), [](const DecodeItem& i) {
+      return i.last_tile > i.first_tile;
+    }));
+  }
   StepPlanner planner_{{.num_heads = 8, .num_kv_heads = 2, .num_processors = 16}};
   llm::StepBatch batch_;
   std::vector<std::vector<int32_t>> tables_;
@@ -87,22 +94,24 @@ TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   Add(1, 64 * 24 - 1, true);
   Add(1, 64 * 5, true);
   Plan();
-  const auto used = [&] {
-    int32_t count = 0;
-    for (const DecodeItem& item :
-         Items<DecodeItem>(layout().decode_items, planner_.shape().num_decode)) {
-      count += item.last_tile > item.first_tile ? 1 : 0;
-    }
-    return count;
-  };
-  EXPECT_EQ(used(), 12 + 3);  // two KV blocks each
+  EXPECT_EQ(NumUsedItems(), 12 + 3);  // two KV blocks each
   planner_ =
       StepPlanner({.num_heads = 8, .num_kv_heads = 2, .num_processors = 16, .fused_rows = 2});
   Plan();
-  EXPECT_EQ(used(), 4 + 1);  // six
+  EXPECT_EQ(NumUsedItems(), 4 + 1);  // six
   Add(1, 0, true);
   Plan();
-  EXPECT_EQ(used(), 12 + 3 + 1);
+  EXPECT_EQ(NumUsedItems(), 12 + 3 + 1);
+}
+
+TEST_F(StepPlanTest, ItemsFillTheProcessorsOnceWhereABlockIsAlone) {
+  for (int32_t i = 0; i < 4; ++i) Add(1, 64 * 10 - 1, true);
+  Plan();
+  EXPECT_EQ(NumUsedItems(), 16);
+  planner_ =
+      StepPlanner({.num_heads = 8, .num_kv_heads = 2, .num_processors = 16, .attention_blocks = 1});
+  Plan();
+  EXPECT_EQ(NumUsedItems(), 8);  // for each of two heads: 16 blocks of threads
 }
 
 TEST_F(StepPlanTest, RowsOfADecodeStepArePaddedAndWriteNothing) {
