@@ -30,15 +30,17 @@ int Ceil(int a, int b) {
 
 KernelVariant VariantFor(const SplitGemmParams& p) {
   const int tile_rows = SplitGemmTile(KernelForm::kNative, p.num_rows);
+  const bool finishes =
+      p.bias != nullptr || p.output == GemmEpilogue::kActivate || p.output == GemmEpilogue::kGate;
   switch (p.weights.format) {
     case WeightFormat::kInt4:
-      return Int4Variant(tile_rows);
+      return Int4Variant(tile_rows, finishes);
     case WeightFormat::kFp8:
-      return Fp8Variant(tile_rows);
+      return Fp8Variant(tile_rows, finishes);
     case WeightFormat::kBf16:
       break;
   }
-  return Bf16Variant(tile_rows);
+  return Bf16Variant(tile_rows, finishes);
 }
 
 struct LaunchConfig {

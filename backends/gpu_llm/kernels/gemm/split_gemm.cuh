@@ -39,10 +39,10 @@ struct KernelVariant {
   int step_cycles;  // estimate, in clock cycles
 };
 
-// The smallest variant that has `num_rows` rows, or the largest.
-KernelVariant Int4Variant(int num_rows);
-KernelVariant Fp8Variant(int num_rows);
-KernelVariant Bf16Variant(int num_rows);
+// The variant of a tile's rows. `finishes`: with biases and activations.
+KernelVariant Int4Variant(int tile_rows, bool finishes);
+KernelVariant Fp8Variant(int tile_rows, bool finishes);
+KernelVariant Bf16Variant(int tile_rows, bool finishes);
 // With equal shares, for up to kShareRows rows: one block for each processor, without clusters.
 KernelVariant Bf16SharesVariant();
 
@@ -73,38 +73,78 @@ struct StageRing {
   }
 };
 
-// Biases of the outputs g and g + 8 of a warp's tile, loaded while the weights arrive.
-class Biases {
- public:
-  __device__ __forceinline__ Biases(const SplitGemmParams& p, int tile) {
-    if (p.bias == nullptr) return;
-    const bf16* bias = p.bias + tile * kInt4TileRows + threadIdx.x % 32 / 4;
-    pair_ = __halves2bfloat162(bias[0], bias[8]);
+// The tile of a warp in the outputs of its block, and whether the matrix has it.
+struct WarpTile {
+  int tile;
+  bool exists;
+  __device__ __forceinline__ WarpTile(const SplitGemmParams& p, int first_output)
+      : tile(first_output / kInt4TileRows + static_cast<int>(threadIdx.x) / 32),
+        exists(tile * kInt4TileRows < p.weights.num_outputs) {
+    if (!exists) tile = 0;
   }
-  __device__ __forceinline__ float low() const { return __low2float(pair_); }
-  __device__ __forceinline__ float high() const { return __high2float(pair_); }
+};
+
+// What a kernel does with its sums before it stores them. The end of a plain product: at most
+// SiLU's gate. Without biases and activations the code behind the tile's last step is shorter.
+class PlainEnd {
+ public:
+  static constexpr bool kLoadsEarly = false;
+  __device__ __forceinline__ PlainEnd(const SplitGemmParams&, int) {}
+  __device__ __forceinline__ bool Gates(GemmEpilogue output) const {
+    return output == GemmEpilogue::kSiluGate;
+  }
+  __device__ __forceinline__ float Gate(float x) const { return __fdividef(x, 1.0f + __expf(-x)); }
+  __device__ __forceinline__ void AddBiases(float (&)[4]) const {}
+  __device__ __forceinline__ void Activate(GemmEpilogue, float (&)[4]) const {}
+};
+
+// Any end. The biases of outputs g and g + 8 of a warp's tile are loaded while the weights arrive.
+class FullEnd {
+ public:
+  static constexpr bool kLoadsEarly = true;
+  __device__ __forceinline__ FullEnd(const SplitGemmParams& p, int first_output)
+      : activation_(p.output == GemmEpilogue::kSiluGate ? llm::Activation::kSilu : p.activation) {
+    if (p.bias == nullptr) return;
+    const int first = WarpTile(p, first_output).tile * kInt4TileRows;
+    const bf16* bias = p.bias + first + threadIdx.x % 32 / 4;
+    biases_ = __halves2bfloat162(bias[0], bias[8]);
+  }
+  __device__ __forceinline__ bool Gates(GemmEpilogue output) const {
+    return output == GemmEpilogue::kSiluGate || output == GemmEpilogue::kGate;
+  }
+  __device__ __forceinline__ float Gate(float x) const { return activation_(x); }
+  __device__ __forceinline__ void AddBiases(float (&d)[4]) const {
+    const float low = __low2float(biases_), high = __high2float(biases_);
+    d[0] += low, d[1] += low, d[2] += high, d[3] += high;
+  }
+  __device__ __forceinline__ void Activate(GemmEpilogue output, float (&d)[4]) const {
+    if (output != GemmEpilogue::kActivate) return;
+#pragma unroll
+    for (float& value : d) value = activation_(value);
+  }
 
  private:
-  __nv_bfloat162 pair_ = __floats2bfloat162_rn(0.0f, 0.0f);
+  RuntimeActivation activation_;
+  __nv_bfloat162 biases_ = __floats2bfloat162_rn(0.0f, 0.0f);
 };
 
 // Stores a thread's sums. For each column of 8 tokens the thread has d[0 .. 3]: outputs g and g + 8
 // of its warp's tile for tokens 2 t and 2 t + 1. Lane pairs with outputs g and g + 1 exchange
 // values, so that each lane stores two adjacent outputs of one token.
+template <typename End>
 class Epilogue {
  public:
   // `in_scales`: scales of the input rows from first_row on, in shared memory; with fp8 weights.
   __device__ __forceinline__ Epilogue(const SplitGemmParams& p, int tile, int first_row,
-                                      const float* in_scales, const Biases& biases)
+                                      const float* in_scales, const End& end)
       : out_(p.out),
         output_(p.output),
-        activation_(p.activation),
-        biases_(biases),
+        end_(end),
         is_fp8_(p.weights.format == WeightFormat::kFp8),
         is_even_(threadIdx.x / 4 % 2 == 0) {
     const int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const int token = first_row + 2 * t + g % 2;
-    const bool gates = Gates();
+    const bool gates = end_.Gates(output_);
     const int row_size = gates ? p.weights.num_outputs / 2 : p.weights.num_outputs;
     rows_left_ = p.num_rows - token;
     at_ =
@@ -134,23 +174,15 @@ class Epilogue {
       d[2] *= in.x * weight_scales_[1], d[3] *= in.y * weight_scales_[1];
     }
     const bool is_valid = 8 * column < rows_left_;
-    d[0] += biases_.low(), d[1] += biases_.low(), d[2] += biases_.high(), d[3] += biases_.high();
-    if (Gates()) {
-      if (output_ == GemmEpilogue::kSiluGate) {
+    end_.AddBiases(d);
+    if (end_.Gates(output_)) {
 #pragma unroll
-        for (int b = 0; b < 2; ++b) d[b] = __fdividef(d[b], 1.0f + __expf(-d[b])) * d[2 + b];
-      } else {
-#pragma unroll
-        for (int b = 0; b < 2; ++b) d[b] = activation_(d[b]) * d[2 + b];
-      }
+      for (int b = 0; b < 2; ++b) d[b] = end_.Gate(d[b]) * d[2 + b];
       const float2 pair = Swap(d[0], d[1]);
       if (is_valid) Write(static_cast<bf16*>(out_) + At(column), pair, 0);
       return;
     }
-    if (output_ == GemmEpilogue::kActivate) {
-#pragma unroll
-      for (float& value : d) value = activation_(value);
-    }
+    end_.Activate(output_, d);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float2 pair = Swap(d[2 * half], d[2 * half + 1]);
@@ -165,9 +197,6 @@ class Epilogue {
   }
 
  private:
-  __device__ __forceinline__ bool Gates() const {
-    return output_ == GemmEpilogue::kSiluGate || output_ == GemmEpilogue::kGate;
-  }
   __device__ __forceinline__ int64_t At(int column) const {
     return at_ + int64_t{column} * column_size_;
   }
@@ -183,8 +212,7 @@ class Epilogue {
 
   void* out_;
   GemmEpilogue output_;
-  RuntimeActivation activation_;
-  Biases biases_;
+  End end_;
   bool is_fp8_, is_even_;
   int rows_left_;  // from the token of column 0 on
   int column_size_;
@@ -208,8 +236,8 @@ constexpr int MaxExchangeBytes() {
 }
 
 // Stores the sums of a tile whose depth is not split.
-template <int kRows>
-__device__ __forceinline__ void StoreUnsplit(const Epilogue& to, int num_columns,
+template <int kRows, typename End>
+__device__ __forceinline__ void StoreUnsplit(const Epilogue<End>& to, int num_columns,
                                              float (&sums)[kRows / 2]) {
   constexpr int kAtOnce = 4;
 #pragma unroll
@@ -229,10 +257,11 @@ __device__ __forceinline__ void StoreUnsplit(const Epilogue& to, int num_columns
 
 // Each block of a cluster receives the partial sums of some input rows in its `exchange` memory,
 // and adds them in the order of the depth.
-template <int kRows>
-__device__ __forceinline__ void ReduceAcrossCluster(const Epilogue& to, const DepthSlice& slice,
-                                                    uint32_t exchange, int num_columns,
-                                                    bool has_tile, float (&sums)[kRows / 2]) {
+template <int kRows, typename End>
+__device__ __forceinline__ void ReduceAcrossCluster(const Epilogue<End>& to,
+                                                    const DepthSlice& slice, uint32_t exchange,
+                                                    int num_columns, bool has_tile,
+                                                    float (&sums)[kRows / 2]) {
   constexpr int kColumns = kRows / 8;  // of the sums, each for 8 input rows
   constexpr int kAtOnce = kColumns < 4 ? kColumns : 4;
   const int per_block = (num_columns + slice.split - 1) / slice.split;
@@ -253,7 +282,7 @@ __device__ __forceinline__ void ReduceAcrossCluster(const Epilogue& to, const De
   }
   ClusterArrive();
   const int first_column = slice.rank * per_block,
-            last_column = has_tile ? min(num_columns, first_column + per_block) : 0;
+            last_column = min(num_columns, first_column + per_block);
   uint32_t before[kAtOnce][2];
   const auto load_before = [&](int first) {
 #pragma unroll
@@ -261,11 +290,13 @@ __device__ __forceinline__ void ReduceAcrossCluster(const Epilogue& to, const De
       if (first + i < last_column) to.LoadBefore(first + i, before[i]);
     }
   };
-  load_before(first_column);  // while the sums of the other blocks arrive
+  // While the sums of the other blocks arrive.
+  if (End::kLoadsEarly && has_tile) load_before(first_column);
   ClusterWait();
+  if (!has_tile) return;
 #pragma unroll 1
   for (int first = first_column; first < last_column; first += kAtOnce) {
-    if (first != first_column) load_before(first);
+    if (!End::kLoadsEarly || first != first_column) load_before(first);
 #pragma unroll
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= last_column) break;
@@ -296,7 +327,8 @@ constexpr int kBound = Operand::kUnpacks || kRows > 64 ? kThreads : kThreads + 1
 //   Prefetch(maps, slice, first_output): what does not depend on the previous kernel; all threads
 //   Produce(maps, slice, first_output, first_row): called by the first thread of the last group
 //   Consume(slice, sums): called by the consumer groups
-template <typename Operand, int kRows>
+// End: PlainEnd or FullEnd.
+template <typename Operand, int kRows, typename End>
 __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
     SplitGemmKernel(const __grid_constant__ TensorMaps maps, SplitGemmParams p) {
   extern __shared__ char unaligned[];
@@ -335,30 +367,34 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
     const bool is_fp8 = p.weights.format == WeightFormat::kFp8;
     if (is_fp8 && threadIdx.x < kRows && first_row + threadIdx.x < p.num_rows)
       in_scales[threadIdx.x] = __ldcg(p.in_scales + first_row + threadIdx.x);
-    const int row_tile = first_output / kInt4TileRows + threadIdx.x / 32;
-    const bool has_tile = row_tile * kInt4TileRows < p.weights.num_outputs;
-    const Biases biases(p, has_tile ? row_tile : 0);
+    const End end(p, first_output);
     float sums[kRows / 2] = {};
     FenceAccumulators(sums);
     operand.Consume(slice, sums);
     WgmmaWait<0>();
     FenceAccumulators(sums);
     if (is_fp8) ConsumersSync();  // all scales are loaded
-    const Epilogue to(p, has_tile ? row_tile : 0, first_row, in_scales, biases);
+    const WarpTile mine(p, first_output);
+    const Epilogue<End> to(p, mine.tile, first_row, in_scales, end);
     const int num_columns = min(kRows, p.num_rows - first_row + 7) / 8;
     if (p.split > 1) {
-      ReduceAcrossCluster<kRows>(to, slice, shared, num_columns, has_tile, sums);
-    } else if (has_tile) {
+      ReduceAcrossCluster<kRows>(to, slice, shared, num_columns, mine.exists, sums);
+    } else if (mine.exists) {
       StoreUnsplit<kRows>(to, num_columns, sums);
     }
   }
 }
 
 template <typename Operand, int kRows>
-KernelVariant MakeVariant(int step_cycles) {
+KernelVariant MakeVariant(bool finishes, int step_cycles) {
   static_assert(MaxExchangeBytes<kRows>() <= Operand::kSharedBytes);
-  return {SplitGemmKernel<Operand, kRows>, kRows,      kThreads, Operand::kStepColumns,
-          Operand::kSharedBytes + 1024,    step_cycles};
+  return {finishes ? SplitGemmKernel<Operand, kRows, FullEnd>
+                   : SplitGemmKernel<Operand, kRows, PlainEnd>,
+          kRows,
+          kThreads,
+          Operand::kStepColumns,
+          Operand::kSharedBytes + 1024,
+          step_cycles};
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

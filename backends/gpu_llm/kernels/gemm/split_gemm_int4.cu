@@ -192,10 +192,10 @@ class Int4Operand {
 
 }  // namespace
 
-KernelVariant Int4Variant(int tile_rows) {
-  if (tile_rows == 32) return MakeVariant<Int4Operand<32>, 32>(1000);
-  if (tile_rows == 64) return MakeVariant<Int4Operand<64>, 64>(1400);
-  return MakeVariant<Int4Operand<128>, 128>(2500);
+KernelVariant Int4Variant(int tile_rows, bool finishes) {
+  if (tile_rows == 32) return MakeVariant<Int4Operand<32>, 32>(finishes, 1000);
+  if (tile_rows == 64) return MakeVariant<Int4Operand<64>, 64>(finishes, 1400);
+  return MakeVariant<Int4Operand<128>, 128>(finishes, 2500);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

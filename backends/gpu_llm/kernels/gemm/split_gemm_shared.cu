@@ -84,16 +84,16 @@ class SharedOperand {
 
 }  // namespace
 
-KernelVariant Bf16Variant(int tile_rows) {
-  if (tile_rows == 32) return MakeVariant<SharedOperand<false, 32>, 32>(500);
-  if (tile_rows == 64) return MakeVariant<SharedOperand<false, 64>, 64>(700);
-  return MakeVariant<SharedOperand<false, 128>, 128>(1100);
+KernelVariant Bf16Variant(int tile_rows, bool finishes) {
+  if (tile_rows == 32) return MakeVariant<SharedOperand<false, 32>, 32>(finishes, 500);
+  if (tile_rows == 64) return MakeVariant<SharedOperand<false, 64>, 64>(finishes, 700);
+  return MakeVariant<SharedOperand<false, 128>, 128>(finishes, 1100);
 }
 
-KernelVariant Fp8Variant(int tile_rows) {
-  if (tile_rows == 32) return MakeVariant<SharedOperand<true, 32>, 32>(500);
-  if (tile_rows == 64) return MakeVariant<SharedOperand<true, 64>, 64>(700);
-  return MakeVariant<SharedOperand<true, 128>, 128>(1100);
+KernelVariant Fp8Variant(int tile_rows, bool finishes) {
+  if (tile_rows == 32) return MakeVariant<SharedOperand<true, 32>, 32>(finishes, 500);
+  if (tile_rows == 64) return MakeVariant<SharedOperand<true, 64>, 64>(finishes, 700);
+  return MakeVariant<SharedOperand<true, 128>, 128>(finishes, 1100);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

@@ -121,11 +121,10 @@ __global__ void __launch_bounds__(kThreads + 128, 1)
   while (at < end) {
     const Piece piece = shares.PieceAt(at, end);
     at += piece.end - piece.begin;
-    const int row_tile =
-        piece.tile * (kOutputs / kInt4TileRows) + static_cast<int>(threadIdx.x) / 32;
-    const bool has_tile = row_tile * kInt4TileRows < p.weights.num_outputs;
-    const Biases biases(p, has_tile ? row_tile : 0);
-    const Epilogue to(p, has_tile ? row_tile : 0, 0, nullptr, biases);
+    const int first_output = piece.tile * kOutputs;
+    const WarpTile mine(p, first_output);
+    const FullEnd end(p, first_output);
+    const Epilogue<FullEnd> to(p, mine.tile, 0, nullptr, end);
     uint32_t before[2];
     to.LoadBefore(0, before);
     float sums[kRows / 2] = {};
@@ -152,7 +151,7 @@ __global__ void __launch_bounds__(kThreads + 128, 1)
                          })) {
       continue;
     }
-    if (has_tile) to.Store(0, before, sums);
+    if (mine.exists) to.Store(0, before, sums);
   }
 }
 
