@@ -62,7 +62,7 @@ constexpr ProductCondition kHasATileABlock = [](const Product& p) {
 // Every block of the stream GEMM keeps the whole input in shared memory, so with a long one the
 // split-K GEMM wins earlier.
 constexpr ProductCondition kHasShortInput = [](const Product& p) {
-  return p.num_rows == 1 || int64_t{p.num_rows} * p.weights.depth < 32768;
+  return p.num_rows == 1 || int64_t{p.num_rows} * p.weights.depth < 28672;
 };
 constexpr ProductCondition kGatesOrIsDeep = [](const Product& p) {
   return kGates(p) || p.weights.depth >= 2 * p.weights.num_outputs;
@@ -468,6 +468,12 @@ int DecodeAttentionBlocks(KernelForm form, int head_dim, CacheFormat cache) {
   const bool is_alone =
       form == KernelForm::kNative && head_dim > 128 && cache == CacheFormat::kBf16;
   return is_alone ? 1 : 2;
+}
+
+// With a block for each multiprocessor, one block's larger stages are faster. Launches have as many
+// blocks as multiprocessors beside those of whole contexts (StepPlanner::MaxDecodeItems()).
+bool StagesValues(KernelMode mode, int num_blocks, int num_processors) {
+  return mode == kFast && num_blocks > 2 * num_processors;
 }
 
 int UnpackedHeads(const PromptAttention& attention) {

@@ -135,6 +135,11 @@ bool HasHeadDim(int head_dim);
 // Blocks of threads of decode attention for which a multiprocessor has room: 1 or 2.
 int DecodeAttentionBlocks(KernelForm form, int head_dim, CacheFormat cache);
 
+// Whether decode attention copies keys and values of wide heads to stages of their own, so that a
+// multiprocessor has room for two blocks of threads after all. Steps of any batch must give the
+// same bits in the batch-invariant mode, which therefore never does so.
+bool StagesValues(KernelMode mode, int num_blocks, int num_processors);
+
 // How the tokens of prompts read a cache. Tokens of decoding sequences always read it as it is.
 struct PromptAttention {
   CacheFormat cache = CacheFormat::kBf16;

@@ -79,9 +79,9 @@ int32_t StepPlanner::PaddedDrafts(int32_t num_rows, int32_t max_rows) {
 
 int32_t StepPlanner::MaxDecodeItems(int32_t num_rows) const {
   if (options_.is_batch_invariant) return num_rows * kBatchInvariantItems;
-  // Each group of queries has one item. The splits fill two blocks of threads on each
-  // multiprocessor.
-  return num_rows + 2 * options_.num_processors / options_.num_kv_heads + 1;
+  // Each group of queries has one item. The splits fill the blocks of threads that fit on the
+  // multiprocessors.
+  return num_rows + options_.attention_blocks * options_.num_processors / options_.num_kv_heads + 1;
 }
 
 int32_t StepPlanner::item_tokens() const {

@@ -18,6 +18,7 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
                                 const TensorParallel& tensor_parallel) {
   Decoder decoder(spec, weights, tensor_parallel);
   decoder.cache_format_ = limits.cache_format;
+  decoder.mode_ = limits.is_batch_invariant ? KernelMode::kBatchInvariant : KernelMode::kFastest;
   decoder.max_num_tokens_ = limits.max_num_tokens;
   decoder.item_tokens_ = limits.item_tokens;
   decoder.max_num_logits_ = limits.max_num_logits;
@@ -72,11 +73,10 @@ Result<Decoder> Decoder::Create(const llm::DecoderSpec& spec, const GpuWeights& 
   if (tensor_parallel.group != nullptr) {
     NEREID_RETURN_IF_ERROR(decoder.AllocateTensorParallel(limits));
   } else if (limits.fuses_decode) {
-    const KernelMode mode =
-        limits.is_batch_invariant ? KernelMode::kBatchInvariant : KernelMode::kFastest;
-    NEREID_ASSIGN_OR_RETURN(DecodeStepRunner::CreateResult created,
-                            DecodeStepRunner::Create(spec, weights, decoder.rope_tables_, mode,
-                                                     limits.cache_format, limits.num_processors));
+    NEREID_ASSIGN_OR_RETURN(
+        DecodeStepRunner::CreateResult created,
+        DecodeStepRunner::Create(spec, weights, decoder.rope_tables_, decoder.mode_,
+                                 limits.cache_format, limits.num_processors));
     decoder.decode_step_ = std::move(created.runner);
     decoder.decode_refusal_ = std::move(created.refusal);
   }

@@ -235,6 +235,7 @@ class Decoder {
   Experts experts_;
   DeviceMemory cache_;  // [layers][blocks][kv_heads] heads of a block
   CacheFormat cache_format_ = CacheFormat::kBf16;
+  KernelMode mode_ = KernelMode::kFastest;
   int64_t cache_layer_bytes_ = 0;
   DeviceMemory unpacked_;          // [max_unpacked_] blocks of a head in bf16; empty: bf16 cache
   DeviceMemory unpacked_indices_;  // [max_unpacked_]: 0, 1, ..

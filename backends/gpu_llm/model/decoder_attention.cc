@@ -103,6 +103,8 @@ void Decoder::RunAttention(int32_t layer, const StepShape& shape, const int32_t*
     params.tickets = tickets_.as<int32_t>();
     params.num_items = shape.num_decode;
     params.has_chains = shape.has_chains;
+    params.stages_values =
+        StagesValues(mode_, shape.num_decode * spec_->num_kv_heads, num_processors_);
     if (shape.has_trees) {
       params.tree_roots = words + layout.tree_roots;
       params.tree_masks = words + layout.tree_masks;

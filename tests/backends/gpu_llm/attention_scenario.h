@@ -24,6 +24,7 @@ struct Heads {
   float soft_cap = 0.0f;
   CacheFormat format = CacheFormat::kBf16;
   int num_sinks = 0;  // part of the window
+  bool stages_values = false;
 };
 
 struct CachedRun {
@@ -292,6 +293,7 @@ class AttentionScenario {
       params.item_tokens = planner.item_tokens();
       params.tickets = tickets.as<int32_t>();
       params.has_chains = shape.has_chains;
+      params.stages_values = heads_.stages_values;
       if (shape.has_trees) {
         params.tree_roots = words.as<int32_t>() + layout.tree_roots;
         params.tree_masks = words.as<int32_t>() + layout.tree_masks;
@@ -379,7 +381,10 @@ inline std::vector<Heads> AllHeads() {
           Heads{4, 1, 32, 200, 0, CacheFormat::kBf16, 130},
           Heads{4, 2, 256, 66, 20.0f, CacheFormat::kBf16, 65},
           Heads{12, 1, 128, 150, 0, CacheFormat::kInt8, 64},
-          Heads{6, 2, 80, 300, 0, CacheFormat::kFp8, 10}};
+          Heads{6, 2, 80, 300, 0, CacheFormat::kFp8, 10},
+          Heads{4, 2, 256, 0, 0, CacheFormat::kBf16, 0, true},
+          Heads{20, 2, 256, 0, 0, CacheFormat::kBf16, 0, true},
+          Heads{8, 1, 256, 66, 20.0f, CacheFormat::kBf16, 65, true}};
 }
 inline std::string HeadsName(const ::testing::TestParamInfo<Heads>& info) {
   const Heads& heads = info.param;
@@ -388,7 +393,8 @@ inline std::string HeadsName(const ::testing::TestParamInfo<Heads>& info) {
          (heads.num_sinks > 0 ? "_sinks" : "") + (heads.soft_cap > 0 ? "_cap" : "") +
          (heads.format == CacheFormat::kFp8    ? "_fp8"
           : heads.format == CacheFormat::kInt8 ? "_int8"
-                                               : "");
+                                               : "") +
+         (heads.stages_values ? "_stages" : "");
 }
 
 }  // namespace nereid::gpu::testing

@@ -15,6 +15,7 @@
 
 #include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
 #include "backends/gpu_llm/model/sharding.h"
+#include "backends/gpu_llm/step_plan.h"
 #include "backends/llm_core/model/architecture.h"
 
 namespace nereid::gpu {
@@ -219,6 +220,20 @@ void WriteChoices(const Shape& shape, std::ostream& out) {
       }
     }
   }
+}
+
+// Gemma 2's 8 key/value heads: 16 sequences fill 128 of 132 multiprocessors, 24 do not fit on them.
+TEST(KernelRegistryTest, ValuesHaveStagesWhereBlocksShareMultiprocessors) {
+  const auto blocks = [](int sequences) {
+    StepPlannerOptions options;
+    options.num_kv_heads = 8;
+    options.num_processors = kNumProcessors;
+    options.attention_blocks = DecodeAttentionBlocks(KernelForm::kNative, 256, CacheFormat::kBf16);
+    return 8 * StepPlanner(options).MaxDecodeItems(sequences);
+  };
+  EXPECT_FALSE(StagesValues(KernelMode::kFastest, blocks(16), kNumProcessors));
+  EXPECT_TRUE(StagesValues(KernelMode::kFastest, blocks(24), kNumProcessors));
+  EXPECT_FALSE(StagesValues(KernelMode::kBatchInvariant, blocks(24), kNumProcessors));
 }
 
 // After an intended change, run the test with NEREID_WRITE_DOCS=1 to write the file.

@@ -36,6 +36,9 @@ struct DecodeAttentionParams {
   float scale, soft_cap;  // soft_cap 0: none
   CacheFormat format;
   bool has_chains;  // StepShape
+  // StagesValues(): for wide heads, which then have room for two blocks of threads on a
+  // multiprocessor. Ignored with draft trees and where no kernel does so.
+  bool stages_values;
   // Of draft trees, as StepLayout says; null: none.
   const int32_t* tree_roots;
   const int32_t* tree_masks;

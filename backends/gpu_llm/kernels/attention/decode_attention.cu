@@ -30,9 +30,16 @@ struct DecodeShape {
   static constexpr int kHasRest =
       kHeadDim % 32 != 0;                       // a last step of 16 columns, 8 bytes a thread
   static constexpr int kSteps = kHeadDim / 16;  // mma steps along head_dim
-  static constexpr int kStageBytes = static_cast<int>(HeadBytes(kHeadDim));
-  static constexpr int kStages = NumStages(kStageBytes);
 };
+
+// kIsStaged: keys and values have stages of their own where a block is large.
+template <int kHeadDim, bool kIsStaged>
+constexpr int kRingParts = kIsStaged ? BlockParts(static_cast<int>(HeadBytes(kHeadDim))) : 1;
+template <int kHeadDim, bool kIsStaged>
+constexpr int kStageBytes = static_cast<int>(HeadBytes(kHeadDim)) / kRingParts<kHeadDim, kIsStaged>;
+template <int kHeadDim, bool kIsStaged>
+constexpr int kRingBytes =
+    NumStages(kStageBytes<kHeadDim, kIsStaged>) * kStageBytes<kHeadDim, kIsStaged>;
 
 // Fills 2 x kSteps registers: step s uses [2 s] and [2 s + 1].
 template <int kHeadDim, typename Address>
@@ -51,12 +58,20 @@ __device__ __forceinline__ void LoadRow(uint32_t (&to)[2 * DecodeShape<kHeadDim>
   }
 }
 
+// Blocks of threads for whose registers there is room on a multiprocessor. With both halves, wide
+// heads need more registers than two blocks have.
+template <int kHeadDim, bool kBothHalves, bool kIsStaged>
+constexpr int kBlocksAtOnce = kIsStaged && !kBothHalves ? 2 : 0;
+
 // kBothHalves: items have more than 8 rows of queries.
-template <int kHeadDim, bool kBothHalves, bool kHasTrees = false>
-__global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentionParams p) {
+template <int kHeadDim, bool kBothHalves, bool kHasTrees = false, bool kIsStaged = false>
+__global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kHeadDim, kBothHalves, kIsStaged>)
+    DecodeAttentionKernel(DecodeAttentionParams p) {
   using Shape = DecodeShape<kHeadDim>;
+  constexpr int kParts = kRingParts<kHeadDim, kIsStaged>;
   extern __shared__ __align__(128) char stages[];
-  using Ring = KvRing<Shape::kStages, Shape::kStageBytes, kWarps>;
+  using Ring = KvRing<NumStages(kStageBytes<kHeadDim, kIsStaged>), kStageBytes<kHeadDim, kIsStaged>,
+                      kWarps, kParts>;
   __shared__ typename Ring::Barriers barriers;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   LaunchNext();
@@ -77,31 +92,39 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
     const bf16* row = rows.Query(g + 8 * half, kHeadDim);
     LoadRow<kHeadDim>(q[half], t, [&](int column) { return row + column; });
   }
-  float out[kHeadDim / 8][4] = {};
+  // With up to 8 rows, P x V of wide heads is computed transposed, in half of the registers: values
+  // are operand a.
+  constexpr bool kTransposes = kIsStaged && !kBothHalves;
+  constexpr int kKeysAtOnce = kIsStaged ? 1 : 2;  // of the two rows of keys of a thread
+  float out[kTransposes ? kHeadDim / 16 : kHeadDim / 8][4] = {};
   float row_max[2] = {kNegativeInfinity, kNegativeInfinity}, row_sum[2] = {};
   const int end[2] = {rows.End(g), rows.End(g + 8)};  // of the tokens that a row sees
   const unsigned gap[2] = {rows.Gap(g), rows.Gap(g + 8)};
 
   for (int i = 0; warp < kWarps && i < blocks.count(); ++i) {
-    char* tile = ring.Wait(i);
+    char* tile = ring.Wait(kParts * i);
     const int first_token = blocks[i] * kBlockTokens;
     if constexpr (kHasTrees) rows.template Gather<kHeadDim, false>(tile, first_token);
-    uint32_t keys[2][2 * Shape::kSteps];
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      const int token = kWarpTokens * warp + 4 * (g / 2) + 2 * j + g % 2;
-      LoadRow<kHeadDim>(keys[j], t,
-                        [&](int column) { return tile + KeyOffset<kHeadDim>(token, column); });
-    }
     float scores[2][4] = {};
 #pragma unroll
-    for (int j = 0; j < 2; ++j) {
+    for (int first = 0; first < 2; first += kKeysAtOnce) {
+      uint32_t keys[kKeysAtOnce][2 * Shape::kSteps];
 #pragma unroll
-      for (int s = 0; s < Shape::kSteps; ++s) {
-        MatrixMultiplyAdd(scores[j], q[0][2 * s], q[1][2 * s], q[0][2 * s + 1], q[1][2 * s + 1],
-                          keys[j][2 * s], keys[j][2 * s + 1]);
+      for (int j = 0; j < kKeysAtOnce; ++j) {
+        const int token = kWarpTokens * warp + 4 * (g / 2) + 2 * (first + j) + g % 2;
+        LoadRow<kHeadDim>(keys[j], t,
+                          [&](int column) { return tile + KeyOffset<kHeadDim>(token, column); });
+      }
+#pragma unroll
+      for (int j = 0; j < kKeysAtOnce; ++j) {
+#pragma unroll
+        for (int s = 0; s < Shape::kSteps; ++s) {
+          MatrixMultiplyAdd(scores[first + j], q[0][2 * s], q[1][2 * s], q[0][2 * s + 1],
+                            q[1][2 * s + 1], keys[j][2 * s], keys[j][2 * s + 1]);
+        }
       }
     }
+    if constexpr (kParts == 2) ring.Release(2 * i);
 #pragma unroll
     for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
       float run_max = row_max[half];
@@ -130,9 +153,17 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
       const float correction = __expf(row_max[half] - base);
       row_max[half] = run_max;
       row_sum[half] *= correction;
+      if constexpr (kTransposes) {
+        const float first = __shfl_sync(0xffffffffu, correction, 8 * t),
+                    second = __shfl_sync(0xffffffffu, correction, 8 * t + 4);
 #pragma unroll
-      for (int n = 0; n < kHeadDim / 8; ++n)
-        out[n][2 * half] *= correction, out[n][2 * half + 1] *= correction;
+        for (float(&sums)[4] : out)
+          sums[0] *= first, sums[1] *= second, sums[2] *= first, sums[3] *= second;
+      } else {
+#pragma unroll
+        for (int n = 0; n < kHeadDim / 8; ++n)
+          out[n][2 * half] *= correction, out[n][2 * half + 1] *= correction;
+      }
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
 #pragma unroll
@@ -149,24 +180,39 @@ __global__ void __launch_bounds__(kThreads) DecodeAttentionKernel(DecodeAttentio
       weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
       weights[1][j] = kBothHalves ? PackBf16(scores[j][2], scores[j][3]) : 0;
     }
+    char* values_tile = kParts == 2 ? ring.Wait(2 * i + 1) : tile + TileBytes(kHeadDim);
     if (const int left = item.length - first_token;
         left < kWarpTokens * (warp + 1)) {  // the context ends in or before the warp's tokens
-      ClearValues<kHeadDim, kWarpTokens>(tile + TileBytes(kHeadDim), kWarpTokens * warp, 0, left,
-                                         threadIdx.x % 32, 32);
+      ClearValues<kHeadDim, kWarpTokens>(values_tile, kWarpTokens * warp, 0, left, threadIdx.x % 32,
+                                         32);
       __syncwarp();
     }
+    const auto values = [&](int n) {
+      return *reinterpret_cast<const uint2*>(
+          values_tile + ValueOffset<kHeadDim>(kWarpTokens * warp + 4 * t, 8 * n + g));
+    };
+    if constexpr (kTransposes) {
 #pragma unroll
-    for (int n = 0; n < kHeadDim / 8; ++n) {
-      const uint2 values = *reinterpret_cast<const uint2*>(
-          tile + TileBytes(kHeadDim) +
-          ValueOffset<kHeadDim>(kWarpTokens * warp + 4 * t, 8 * n + g));
-      MatrixMultiplyAdd(out[n], weights[0][0], weights[1][0], weights[0][1], weights[1][1],
-                        values.x, values.y);
+      for (int n = 0; n < kHeadDim / 16; ++n) {
+        const uint2 low = values(2 * n), high = values(2 * n + 1);
+        MatrixMultiplyAdd(out[n], low.x, high.x, low.y, high.y, weights[0][0], weights[0][1]);
+      }
+    } else {
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 8; ++n) {
+        const uint2 pair = values(n);
+        MatrixMultiplyAdd(out[n], weights[0][0], weights[1][0], weights[0][1], weights[1][1],
+                          pair.x, pair.y);
+      }
     }
-    ring.Release(i);
+    ring.Release(kParts * i + kParts - 1);
   }
 
-  FinishItem<kHeadDim, kBothHalves>(rows, stages, out, row_max, row_sum);
+  if constexpr (kTransposes) {
+    FinishItemOfFewRows<kHeadDim>(rows, stages, out, row_max[0], row_sum[0]);
+  } else {
+    FinishItem<kHeadDim, kBothHalves>(rows, stages, out, row_max, row_sum);
+  }
 }
 
 template <int kHeadDim>
@@ -174,15 +220,24 @@ void LaunchFor(const DecodeAttentionParams& p, cudaStream_t stream) {
   const int group = p.num_heads / p.num_kv_heads;
   const dim3 grid(p.num_items, p.num_kv_heads, (group + kRows - 1) / kRows);
   const bool both_halves = group > 8 || p.has_chains;
-  constexpr int kShared = std::max(
-      DecodeShape<kHeadDim>::kStages * DecodeShape<kHeadDim>::kStageBytes, PartialsBytes(kHeadDim));
-  const auto launch = [&](auto kernel) {
-    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-    Launch(kernel, grid, kThreads, kShared, stream, p);
+  const auto launch = [&](auto kernel, int ring_bytes) {
+    const int shared_bytes = std::max(ring_bytes, PartialsBytes(kHeadDim));
+    (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    Launch(kernel, grid, kThreads, shared_bytes, stream, p);
   };
-  if (p.tree_roots != nullptr) return launch(DecodeAttentionKernel<kHeadDim, true, true>);
-  both_halves ? launch(DecodeAttentionKernel<kHeadDim, true>)
-              : launch(DecodeAttentionKernel<kHeadDim, false>);
+  if (p.tree_roots != nullptr) {
+    return launch(DecodeAttentionKernel<kHeadDim, true, true>, kRingBytes<kHeadDim, false>);
+  }
+  if constexpr (kRingParts < kHeadDim, true >> 1) {
+    if (p.stages_values) {
+      return both_halves ? launch(DecodeAttentionKernel<kHeadDim, true, false, true>,
+                                  kRingBytes<kHeadDim, true>)
+                         : launch(DecodeAttentionKernel<kHeadDim, false, false, true>,
+                                  kRingBytes<kHeadDim, true>);
+    }
+  }
+  both_halves ? launch(DecodeAttentionKernel<kHeadDim, true>, kRingBytes<kHeadDim, false>)
+              : launch(DecodeAttentionKernel<kHeadDim, false>, kRingBytes<kHeadDim, false>);
 }
 
 }  // namespace

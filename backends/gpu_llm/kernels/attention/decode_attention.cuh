@@ -100,35 +100,14 @@ __device__ void Combine(const QueryRows& rows) {
   }
 }
 
-// Combines the warps' partial results of an item and writes the output rows. If the context is
-// split into several items, the partial results go to `partials`, and the last item to finish
-// combines them. `kAlternates`: accumulators 2 n and 2 n + 1 of `out` have the even and the odd
-// columns of 16.
-template <int kHeadDim, bool kBothHalves, bool kAlternates = false>
-__device__ void FinishItem(const QueryRows& rows, char* stages, const float (&out)[kHeadDim / 8][4],
-                           const float (&row_max)[2], float (&row_sum)[2]) {
+// Combines the warps' partial results of an item, [kWarps][rows.count][PartialStride()] in shared
+// memory, and writes the output rows. If the context is split into several items, the partial
+// results go to `partials`, and the last item to finish combines them.
+template <int kHeadDim>
+__device__ void CombineWarps(const QueryRows& rows, const float* shared) {
   constexpr int kStride = PartialStride(kHeadDim);
   const DecodeItem& item = rows.item;
   const int num_rows = rows.count;
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  // The partial results of the four warps are stored in the memory of the ring, then combined.
-  __syncthreads();
-  float* shared =
-      reinterpret_cast<float*>(stages);  // [kWarps][num_rows][kStride]: values, max, sum
-#pragma unroll
-  for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
-    row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 1);
-    row_sum[half] += __shfl_xor_sync(0xffffffffu, row_sum[half], 2);
-    const int row = g + 8 * half;
-    if (row >= num_rows || warp == kWarps) continue;
-    float* to = shared + (warp * num_rows + row) * kStride;
-#pragma unroll
-    for (int n = 0; n < kHeadDim / 8; ++n) {
-      const int column = kAlternates ? n / 2 * 16 + 4 * t + n % 2 : 8 * n + 2 * t;
-      to[column] = out[n][2 * half], to[column + (kAlternates ? 2 : 1)] = out[n][2 * half + 1];
-    }
-    if (t == 0) to[kHeadDim] = row_max[half], to[kHeadDim + 1] = row_sum[half];
-  }
   __syncthreads();
   for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int row = i / kHeadDim, column = i % kHeadDim;
@@ -154,6 +133,67 @@ __device__ void FinishItem(const QueryRows& rows, char* stages, const float (&ou
   if (!is_last) return;
   __threadfence();
   Combine<kHeadDim>(rows);
+}
+
+__device__ __forceinline__ float RowSum(float sum) {
+  sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+  return sum + __shfl_xor_sync(0xffffffffu, sum, 2);
+}
+
+// Ends an item. The results of the four warps are stored in the memory of the ring, then combined.
+// `kAlternates`: accumulators 2 n and 2 n + 1 of `out` have the even and the odd columns of 16.
+template <int kHeadDim, bool kBothHalves, bool kAlternates = false>
+__device__ void FinishItem(const QueryRows& rows, char* stages, const float (&out)[kHeadDim / 8][4],
+                           const float (&row_max)[2], float (&row_sum)[2]) {
+  constexpr int kStride = PartialStride(kHeadDim);
+  const int num_rows = rows.count;
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  __syncthreads();
+  float* shared = reinterpret_cast<float*>(stages);
+#pragma unroll
+  for (int half = 0; half < (kBothHalves ? 2 : 1); ++half) {
+    row_sum[half] = RowSum(row_sum[half]);
+    const int row = g + 8 * half;
+    if (row >= num_rows || warp == kWarps) continue;
+    float* to = shared + (warp * num_rows + row) * kStride;
+#pragma unroll
+    for (int n = 0; n < kHeadDim / 8; ++n) {
+      const int column = kAlternates ? n / 2 * 16 + 4 * t + n % 2 : 8 * n + 2 * t;
+      to[column] = out[n][2 * half], to[column + (kAlternates ? 2 : 1)] = out[n][2 * half + 1];
+    }
+    if (t == 0) to[kHeadDim] = row_max[half], to[kHeadDim + 1] = row_sum[half];
+  }
+  CombineWarps<kHeadDim>(rows, shared);
+}
+
+// The same for up to 8 rows with `out` transposed: [n] has columns 16 n + g and 16 n + 8 + g, each
+// for rows 2 t and 2 t + 1.
+template <int kHeadDim>
+__device__ void FinishItemOfFewRows(const QueryRows& rows, char* stages,
+                                    const float (&out)[kHeadDim / 16][4], float row_max,
+                                    float row_sum) {
+  constexpr int kStride = PartialStride(kHeadDim);
+  const int num_rows = rows.count;
+  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  __syncthreads();
+  float* shared = reinterpret_cast<float*>(stages);
+  row_sum = RowSum(row_sum);
+  if (warp < kWarps) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      const int row = 2 * t + b;
+      if (row >= num_rows) continue;
+      float* to = shared + (warp * num_rows + row) * kStride;
+#pragma unroll
+      for (int n = 0; n < kHeadDim / 16; ++n)
+        to[16 * n + g] = out[n][b], to[16 * n + 8 + g] = out[n][2 + b];
+    }
+    if (g < num_rows && t == 0) {
+      float* to = shared + (warp * num_rows + g) * kStride;
+      to[kHeadDim] = row_max, to[kHeadDim + 1] = row_sum;
+    }
+  }
+  CombineWarps<kHeadDim>(rows, shared);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_attention

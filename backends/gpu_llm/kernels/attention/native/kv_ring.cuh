@@ -17,9 +17,15 @@ constexpr int NumStages(int stage_bytes) {
   return fit < 2 ? 2 : fit > 8 ? 8 : fit;
 }
 
-// The visible KV blocks of an item, in order. The constructor and Start() are called by
-// all threads, Wait() and Release() by the kWarps warps that compute.
-template <int kStages, int kStageBytes, int kWarps>
+// Parts of a KV block that have stages of their own: keys and values, where both are so large that
+// two blocks of threads would not fit on a multiprocessor.
+constexpr int BlockParts(int block_bytes) {
+  return block_bytes > 48 * 1024 ? 2 : 1;
+}
+
+// The parts of the visible KV blocks of an item, in order. The constructor and Start() are called
+// by all threads, Wait() and Release() by the kWarps warps that compute.
+template <int kStages, int kStageBytes, int kWarps, int kParts = 1>
 class KvRing {
  public:
   struct Barriers {  // in shared memory
@@ -45,7 +51,7 @@ class KvRing {
     WaitForPrevious();
   }
 
-  // Block i of the item.
+  // Part i of the item's blocks.
   __device__ __forceinline__ char* Wait(int i) {
     BarrierWait(barriers_.full + i % kStages, i / kStages & 1);
     return stages_ + i % kStages * kStageBytes;
@@ -58,19 +64,21 @@ class KvRing {
  private:
   __device__ void Produce(const DecodeAttentionParams& p, const DecodeItem& item,
                           const VisibleBlocks& blocks) {
-    const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * int64_t{kStageBytes};
-    const int64_t block_bytes = p.num_kv_heads * int64_t{kStageBytes};
+    constexpr int64_t kHeadBytes = int64_t{kParts} * kStageBytes;
+    const char* cache = static_cast<const char*>(p.cache) + blockIdx.y * kHeadBytes;
+    const int64_t block_bytes = p.num_kv_heads * kHeadBytes;
     const auto copy = [&](int i) {
       const int stage = i % kStages;
       BarrierExpect(barriers_.full + stage, kStageBytes);
       BulkCopy(stages_ + stage * kStageBytes,
-               cache + p.words[item.table_offset + blocks[i]] * block_bytes, kStageBytes,
-               barriers_.full + stage);
+               cache + p.words[item.table_offset + blocks[i / kParts]] * block_bytes +
+                   i % kParts * kStageBytes,
+               kStageBytes, barriers_.full + stage);
     };
     const int written = item.first_new / kBlockTokens;  // the first block that a kernel may write
-    const int count = blocks.count();
+    const int count = kParts * blocks.count();
     int early = 0;
-    for (; early < min(count, kStages) && blocks[early] < written; ++early) copy(early);
+    for (; early < min(count, kStages) && blocks[early / kParts] < written; ++early) copy(early);
     WaitForPrevious();
     for (int i = early; i < count; ++i) {
       if (i >= kStages) BarrierWait(barriers_.empty + i % kStages, (i / kStages - 1) & 1);

@@ -17,9 +17,15 @@ constexpr int NumStages(int stage_bytes) {
   return portable_shape::DecodeStages(stage_bytes);
 }
 
+constexpr int BlockParts(int) {
+  return 1;
+}
+
 // The visible KV blocks of an item, in order. All functions are called by all threads.
-template <int kStages, int kStageBytes, int kWarps>
+template <int kStages, int kStageBytes, int kWarps, int kParts = 1>
 class KvRing {
+  static_assert(kParts == 1);
+
  public:
   struct Barriers {};
 
