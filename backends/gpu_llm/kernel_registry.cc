@@ -112,13 +112,17 @@ constexpr ProductRule kProductRules[] = {
     {kBothForms, kInvariant, kAll, ProductKernel::kGroupedGemm, kAnyRows, kAlways},
 };
 
-// Whether the kernel adds a bias, and applies any activation and gate, to its sums.
-bool Finishes(ProductKernel kernel, KernelForm form) {
+// Whether the kernel adds a bias, and applies any activation and gate, to its sums. Of more than
+// kShareRows rows, an activation without a gate is faster as a kernel of its own: two split-K
+// products would follow each other.
+bool Finishes(ProductKernel kernel, const Product& p) {
   switch (kernel) {
     case ProductKernel::kStreamGemm:
+      return p.form == KernelForm::kNative;
     case ProductKernel::kSplitGemm:
     case ProductKernel::kFp8SplitGemm:
-      return form == KernelForm::kNative;
+      return p.form == KernelForm::kNative &&
+             (p.output != GemmEpilogue::kActivate || p.num_rows <= kShareRows);
     case ProductKernel::kCublas:
     case ProductKernel::kFp8Cublas:
     case ProductKernel::kExpertGemm:
@@ -306,7 +310,7 @@ ProductChoice ChooseProduct(const Product& p) {
   ProductChoice choice;
   choice.kernel = rule->kernel;
   choice.rule = static_cast<int>(rule - std::begin(kProductRules));
-  choice.finishes = Finishes(rule->kernel, p.form);
+  choice.finishes = Finishes(rule->kernel, p);
   const bool is_quantized = p.weights.format != WeightFormat::kBf16;
   switch (rule->kernel) {
     case ProductKernel::kStreamGemm:

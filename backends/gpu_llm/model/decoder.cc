@@ -353,7 +353,11 @@ Status Decoder::AddGemmToResidual(const char* name, const GpuMatrix& matrix, con
     NEREID_RETURN_IF_ERROR(ExpandAdapters(adapted, partial_sums_, spec_->hidden_size, stream));
     return AllReduceResidual(update, num_rows, stream);
   }
-  if (update.post_norm.weight == nullptr) {
+  // With a parallel residual, this product and the next one would follow each other without a
+  // kernel between, and the split-K GEMM would take longer.
+  const bool adds_bias_later =
+      update.bias != nullptr && spec_->parallel_residual && num_rows > kShareRows;
+  if (update.post_norm.weight == nullptr && !adds_bias_later) {
     NEREID_RETURN_IF_ERROR(Multiply({name, matrix, update.bias}, in, nullptr, GemmEpilogue::kAdd,
                                     residual_, num_rows, may_time, stream));
     return ExpandAdapters(adapted, residual_, spec_->hidden_size, stream);
