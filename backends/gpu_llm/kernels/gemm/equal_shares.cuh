@@ -16,6 +16,7 @@ struct Piece {
   int tile, begin, end;
 };
 
+// The number of steps times that of blocks is below 2^31.
 class EqualShares {
  public:
   __device__ __forceinline__ EqualShares(int num_tiles, int steps_a_tile)
@@ -23,11 +24,11 @@ class EqualShares {
   __device__ __forceinline__ int steps_a_tile() const { return steps_a_tile_; }
   // The first step of a block's share, counted from the first tile's.
   __device__ __forceinline__ int Begin(int block) const {
-    return static_cast<int>(int64_t{block} * num_steps_ / gridDim.x);
+    return static_cast<int>(static_cast<unsigned>(block * num_steps_) / gridDim.x);
   }
   // The block that has a step.
   __device__ __forceinline__ int BlockOf(int step) const {
-    return static_cast<int>((int64_t{step + 1} * gridDim.x - 1) / num_steps_);
+    return static_cast<int>(((step + 1) * gridDim.x - 1) / static_cast<unsigned>(num_steps_));
   }
   // The piece that begins at step `at` of a share that ends before `end`.
   __device__ __forceinline__ Piece PieceAt(int at, int end) const {

@@ -47,12 +47,15 @@ struct LaunchConfig {
   std::array<cudaLaunchAttribute, 2> attributes = {};
   cudaLaunchConfig_t config = {};
 
-  LaunchConfig(const KernelVariant& variant, int num_tiles, int split, cudaStream_t stream) {
+  // Adjacent blocks have the same outputs: they read the same weights.
+  LaunchConfig(const KernelVariant& variant, int output_tiles, int row_tiles, int split,
+               cudaStream_t stream) {
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
     attributes[1].id = cudaLaunchAttributeClusterDimension;
     attributes[1].val.clusterDim = {static_cast<unsigned>(split), 1, 1};
-    config.gridDim = static_cast<unsigned>(num_tiles * split);
+    config.gridDim = {static_cast<unsigned>(split), static_cast<unsigned>(row_tiles),
+                      static_cast<unsigned>(output_tiles)};
     config.blockDim = static_cast<unsigned>(variant.threads);
     config.dynamicSmemBytes = static_cast<size_t>(variant.shared_bytes);
     config.stream = stream;
@@ -75,7 +78,7 @@ std::array<int, kMaxSplit + 1> MaxActiveClusters(const KernelVariant& variant) {
   std::array<int, kMaxSplit + 1> counts = {};
   bool all_known = true;
   for (int split = 1; split <= kMaxSplit; ++split) {
-    const LaunchConfig launch(variant, 1, split, nullptr);
+    const LaunchConfig launch(variant, 1, 1, split, nullptr);
     if (cudaOccupancyMaxActiveClusters(&counts[static_cast<size_t>(split)], kernel,
                                        &launch.config) != cudaSuccess) {
       counts[static_cast<size_t>(split)] = 0;
@@ -123,7 +126,8 @@ int SharesOf(const SplitGemmParams& p) {
   const int num_tiles = Ceil(p.weights.num_outputs, kOutputs),
             num_steps = num_tiles * Ceil(p.weights.depth, kStageRowBytes / 2);
   const bool fits = p.scratch.num_partials >= NumSharePartials(processors) &&
-                    processors * kWarps <= kMaxSplitTickets && num_steps >= processors;
+                    processors * kWarps <= kMaxSplitTickets && num_steps >= processors &&
+                    int64_t{num_steps} * processors < kMaxShareProduct;
   if (!fits) return 0;
   const bool is_faster = Ceil(processors, num_tiles) <= kMaxPieces;
   return p.split == kEqualShares || is_faster ? processors : 0;
@@ -161,11 +165,14 @@ cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
       error != cudaSuccess) {
     return error;
   }
-  const int num_tiles = Ceil(weights.num_outputs, kOutputs) * Ceil(params.num_rows, variant.rows);
-  if (params.split == 0 || params.split == kEqualShares) {
-    params.split = ChooseSplit(variant, num_tiles, Ceil(weights.depth, variant.step_columns));
-  }
+  const int output_tiles = Ceil(weights.num_outputs, kOutputs),
+            row_tiles = Ceil(params.num_rows, variant.rows),
+            num_steps = Ceil(weights.depth, variant.step_columns);
+  if (params.split == 0 || params.split == kEqualShares)
+    params.split = ChooseSplit(variant, output_tiles * row_tiles, num_steps);
   TensorMaps maps = {};
+  maps.slice_steps = num_steps / params.split;
+  maps.num_longer_slices = num_steps % params.split;
   const int in_bytes = weights.format == WeightFormat::kFp8 ? 1 : 2;
   cudaError_t error =
       EncodeMatrix(maps.in, params.in, params.num_rows, weights.depth, in_bytes, variant.rows);
@@ -174,7 +181,7 @@ cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
                          kOutputs);
   }
   if (error != cudaSuccess) return error;
-  const LaunchConfig launch(variant, num_tiles, params.split, stream);
+  const LaunchConfig launch(variant, output_tiles, row_tiles, params.split, stream);
   return cudaLaunchKernelEx(&launch.config, variant.kernel, maps, params);
 }
 

@@ -24,10 +24,14 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm {
 
 constexpr int kOutputs = 256;        // of a block
 constexpr int kStageRowBytes = 128;  // of a row of a stage: the widest swizzle of wgmma
+// Of the steps of a product with equal shares times its blocks, which are divided in 32 bits.
+constexpr int64_t kMaxShareProduct = int64_t{1} << 31;
 
-// Boxes have the rows of a block and kStageRowBytes columns. `weights` is unused for int4.
+// Boxes have the rows of a block and kStageRowBytes columns. `weights` is unused for int4. Of the
+// slices of the depth, the first have one step more than the others: divisions are the host's.
 struct TensorMaps {
   CUtensorMap in, weights;
+  int slice_steps = 0, num_longer_slices = 0;
 };
 
 // A compiled kernel, for one weight format and number of rows of a block.
@@ -49,6 +53,20 @@ KernelVariant Bf16SharesVariant();
 constexpr int kGroups = kOutputs / 64, kWarps = 4 * kGroups;
 constexpr int kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
 
+__device__ __forceinline__ void StoreShared(uint32_t to, float4 value) {
+  asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(value.x), "f"(value.y),
+               "f"(value.z), "f"(value.w)
+               : "memory");
+}
+__device__ __forceinline__ float4 LoadShared(uint32_t from) {
+  float4 value;
+  asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+               : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
+               : "r"(from)
+               : "memory");
+  return value;
+}
+
 __device__ __forceinline__ void ConsumersSync() {
   asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory");
 }
@@ -56,11 +74,11 @@ __device__ __forceinline__ void ConsumersSync() {
 // A block's slice of the depth, in steps.
 struct DepthSlice {
   int rank, split, begin, end;
-  __device__ DepthSlice(int num_steps, int split_)
-      : rank(static_cast<int>(blockIdx.x) % split_),
-        split(split_),
-        begin(rank * num_steps / split_),
-        end((rank + 1) * num_steps / split_) {}
+  __device__ explicit DepthSlice(const TensorMaps& maps)
+      : rank(static_cast<int>(blockIdx.x)),
+        split(static_cast<int>(gridDim.x)),
+        begin(rank * maps.slice_steps + min(rank, maps.num_longer_slices)),
+        end(begin + maps.slice_steps + (rank < maps.num_longer_slices ? 1 : 0)) {}
   __device__ int length() const { return end - begin; }
 };
 
@@ -85,23 +103,25 @@ struct WarpTile {
 };
 
 // What a kernel does with its sums before it stores them. The end of a plain product: at most
-// SiLU's gate. Without biases and activations the code behind the tile's last step is shorter.
+// SiLU's gate. Instructions that run once a launch must first be loaded, so their number counts.
 class PlainEnd {
  public:
-  static constexpr bool kLoadsEarly = false;
   __device__ __forceinline__ PlainEnd(const SplitGemmParams&, int) {}
   __device__ __forceinline__ bool Gates(GemmEpilogue output) const {
     return output == GemmEpilogue::kSiluGate;
   }
-  __device__ __forceinline__ float Gate(float x) const { return __fdividef(x, 1.0f + __expf(-x)); }
-  __device__ __forceinline__ void AddBiases(float (&)[4]) const {}
-  __device__ __forceinline__ void Activate(GemmEpilogue, float (&)[4]) const {}
+  // Of outputs g (twice) and g + 8 (twice). With a gate, d[0] x d[2] and d[1] x d[3] are its
+  // results.
+  __device__ __forceinline__ void Apply(GemmEpilogue output, float (&d)[4]) const {
+    if (output != GemmEpilogue::kSiluGate) return;
+#pragma unroll
+    for (int b = 0; b < 2; ++b) d[b] = __fdividef(d[b], 1.0f + __expf(-d[b]));
+  }
 };
 
 // Any end. The biases of outputs g and g + 8 of a warp's tile are loaded while the weights arrive.
 class FullEnd {
  public:
-  static constexpr bool kLoadsEarly = true;
   __device__ __forceinline__ FullEnd(const SplitGemmParams& p, int first_output)
       : activation_(p.output == GemmEpilogue::kSiluGate ? llm::Activation::kSilu : p.activation) {
     if (p.bias == nullptr) return;
@@ -112,15 +132,15 @@ class FullEnd {
   __device__ __forceinline__ bool Gates(GemmEpilogue output) const {
     return output == GemmEpilogue::kSiluGate || output == GemmEpilogue::kGate;
   }
-  __device__ __forceinline__ float Gate(float x) const { return activation_(x); }
-  __device__ __forceinline__ void AddBiases(float (&d)[4]) const {
+  __device__ __forceinline__ void Apply(GemmEpilogue output, float (&d)[4]) const {
     const float low = __low2float(biases_), high = __high2float(biases_);
     d[0] += low, d[1] += low, d[2] += high, d[3] += high;
-  }
-  __device__ __forceinline__ void Activate(GemmEpilogue output, float (&d)[4]) const {
-    if (output != GemmEpilogue::kActivate) return;
-#pragma unroll
-    for (float& value : d) value = activation_(value);
+    const int times = Gates(output) ? 1 : output == GemmEpilogue::kActivate ? 2 : 0;
+#pragma unroll 1
+    for (int i = 0; i < times; ++i) {
+      const float first = activation_(d[0]), second = activation_(d[1]);
+      d[0] = d[2], d[1] = d[3], d[2] = first, d[3] = second;
+    }
   }
 
  private:
@@ -174,15 +194,12 @@ class Epilogue {
       d[2] *= in.x * weight_scales_[1], d[3] *= in.y * weight_scales_[1];
     }
     const bool is_valid = 8 * column < rows_left_;
-    end_.AddBiases(d);
+    end_.Apply(output_, d);
     if (end_.Gates(output_)) {
-#pragma unroll
-      for (int b = 0; b < 2; ++b) d[b] = end_.Gate(d[b]) * d[2 + b];
-      const float2 pair = Swap(d[0], d[1]);
+      const float2 pair = Swap(d[0] * d[2], d[1] * d[3]);
       if (is_valid) Write(static_cast<bf16*>(out_) + At(column), pair, 0);
       return;
     }
-    end_.Activate(output_, d);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       const float2 pair = Swap(d[2 * half], d[2 * half + 1]);
@@ -224,7 +241,7 @@ class Epilogue {
 // Bytes of shared memory that receive the partial sums of the cluster's blocks.
 template <int kRows>
 constexpr int ExchangeBytes(int split) {
-  return split == 1 ? 0 : split * ((kRows / 8 + split - 1) / split) * kConsumers * 16;
+  return split * ((kRows / 8 + split - 1) / split) * kConsumers * 16;
 }
 template <int kRows>
 constexpr int MaxExchangeBytes() {
@@ -235,83 +252,72 @@ constexpr int MaxExchangeBytes() {
   return max_bytes;
 }
 
-// Stores the sums of a tile whose depth is not split.
-template <int kRows, typename End>
-__device__ __forceinline__ void StoreUnsplit(const Epilogue<End>& to, int num_columns,
-                                             float (&sums)[kRows / 2]) {
-  constexpr int kAtOnce = 4;
-#pragma unroll
-  for (int first = 0; first < kRows / 8; first += kAtOnce) {
-    if (first >= num_columns) break;
-    uint32_t before[kAtOnce][2];
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) to.LoadBefore(first + i, before[i]);
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      float* sum = sums + 4 * (first + i);
-      float d[4] = {sum[0], sum[1], sum[2], sum[3]};
-      to.Store(first + i, before[i], d);
-    }
-  }
-}
-
 // Each block of a cluster receives the partial sums of some input rows in its `exchange` memory,
-// and adds them in the order of the depth.
+// adds them in the order of the depth, and stores them. A block whose depth is not split does the
+// same with its own sums: a loop over shared memory is much shorter than one that is unrolled for
+// registers, and instructions that run once must first be loaded. `received`: a barrier that is
+// initialized with one arrival.
 template <int kRows, typename End>
-__device__ __forceinline__ void ReduceAcrossCluster(const Epilogue<End>& to,
-                                                    const DepthSlice& slice, uint32_t exchange,
-                                                    int num_columns, bool has_tile,
-                                                    float (&sums)[kRows / 2]) {
+__device__ __forceinline__ void StoreTile(const Epilogue<End>& to, const DepthSlice& slice,
+                                          uint32_t exchange, uint64_t* received, int num_columns,
+                                          bool has_tile, float (&sums)[kRows / 2]) {
   constexpr int kColumns = kRows / 8;  // of the sums, each for 8 input rows
-  constexpr int kAtOnce = kColumns < 4 ? kColumns : 4;
+  constexpr int kColumnBytes = kConsumers * 16;
+  constexpr int kAhead = kColumns < 4 ? kColumns : 4;  // columns whose old values are loaded early
+  const bool is_split = slice.split > 1;
   const int per_block = (num_columns + slice.split - 1) / slice.split;
-  ClusterArrive();
-  ClusterWait();  // all blocks have finished with the stages that the exchange memory reuses
+  const int first_column = slice.rank * per_block,
+            last_column = min(num_columns, first_column + per_block);
   const uint32_t mine = exchange + threadIdx.x * 16;
+  // All blocks have finished with the stages that the exchange memory reuses.
+  if (is_split) {
+    if (threadIdx.x == 0)
+      BarrierExpect(received, max(0, last_column - first_column) * slice.split * kColumnBytes);
+    ClusterArriveRelaxed();
+    ClusterWait();
+  } else {
+    ConsumersSync();
+  }
   int owner = 0, in_owner = 0;
-  uint32_t remote = MapToClusterBlock(mine + slice.rank * per_block * (kConsumers * 16), 0);
+  uint32_t at = mine + first_column * kColumnBytes;
+  const uint32_t slots = at, barrier = SharedAddress(received);
+  uint32_t there = 0, signal = 0;
 #pragma unroll
   for (int j = 0; j < kColumns; ++j) {
     if (j == num_columns) break;
-    StoreInCluster(remote, {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]});
-    remote += kConsumers * 16;
-    if (++in_owner == per_block && j + 1 < num_columns) {
-      in_owner = 0;
-      remote = MapToClusterBlock(mine + slice.rank * per_block * (kConsumers * 16), ++owner);
+    const float4 four = {sums[4 * j], sums[4 * j + 1], sums[4 * j + 2], sums[4 * j + 3]};
+    if (is_split) {
+      if (in_owner == 0)
+        there = MapToClusterBlock(slots, owner), signal = MapToClusterBlock(barrier, owner);
+      StoreInCluster(there, four, signal);
+      there += kColumnBytes;
+      if (++in_owner == per_block) in_owner = 0, ++owner;
+    } else {
+      StoreShared(at, four);
+      at += kColumnBytes;
     }
   }
-  ClusterArrive();
-  const int first_column = slice.rank * per_block,
-            last_column = min(num_columns, first_column + per_block);
-  uint32_t before[kAtOnce][2];
-  const auto load_before = [&](int first) {
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i < last_column) to.LoadBefore(first + i, before[i]);
-    }
-  };
-  // While the sums of the other blocks arrive.
-  if (End::kLoadsEarly && has_tile) load_before(first_column);
-  ClusterWait();
   if (!has_tile) return;
-#pragma unroll 1
-  for (int first = first_column; first < last_column; first += kAtOnce) {
-    if (!End::kLoadsEarly || first != first_column) load_before(first);
+  uint32_t before[kAhead][2];  // of the columns from the current one on
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      if (first + i >= last_column) break;
-      float d[4] = {};
-      for (int from = 0; from < slice.split; ++from) {
-        const int slot = from * per_block + first + i - first_column;
-        float4 value;
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w)
-                     : "r"(mine + slot * (kConsumers * 16))
-                     : "memory");
-        d[0] += value.x, d[1] += value.y, d[2] += value.z, d[3] += value.w;
-      }
-      to.Store(first + i, before[i], d);
+  for (int i = 0; i < kAhead; ++i) {
+    if (first_column + i < last_column) to.LoadBefore(first_column + i, before[i]);
+  }
+  if (is_split) BarrierWaitForCluster(received, 0);
+#pragma unroll 1
+  for (int column = first_column; column < last_column; ++column) {
+    float d[4] = {};
+#pragma unroll 1
+    for (int from = 0; from < slice.split; ++from) {
+      const int slot = from * per_block + column - first_column;
+      const float4 part = LoadShared(mine + slot * kColumnBytes);
+      d[0] += part.x, d[1] += part.y, d[2] += part.z, d[3] += part.w;
     }
+    to.Store(column, before[0], d);
+#pragma unroll
+    for (int i = 1; i < kAhead; ++i)
+      before[i - 1][0] = before[i][0], before[i - 1][1] = before[i][1];
+    if (column + kAhead < last_column) to.LoadBefore(column + kAhead, before[kAhead - 1]);
   }
 }
 
@@ -332,7 +338,7 @@ template <typename Operand, int kRows, typename End>
 __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
     SplitGemmKernel(const __grid_constant__ TensorMaps maps, SplitGemmParams p) {
   extern __shared__ char unaligned[];
-  __shared__ uint64_t barriers[Operand::kBarriers];
+  __shared__ uint64_t barriers[Operand::kBarriers], received;
   __shared__ __align__(8) float in_scales[kRows];  // read in pairs
   const uint32_t shared = (SharedAddress(unaligned) + 1023) & ~1023u;
   LaunchNext();
@@ -342,24 +348,20 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
   }
   Operand operand(p, shared, barriers);
   operand.Init();
+  if (threadIdx.x == kConsumers) BarrierInit(&received, 1);
   BarrierInitFence();
   __syncthreads();
-  const int num_row_tiles = (p.num_rows + kRows - 1) / kRows;
-  const DepthSlice slice((p.weights.depth + Operand::kStepColumns - 1) / Operand::kStepColumns,
-                         p.split);
-  const int tile = static_cast<int>(blockIdx.x) / p.split;
-  const int first_output = tile / num_row_tiles * kOutputs,
-            first_row = tile % num_row_tiles * kRows;
+  const DepthSlice slice(maps);
+  const int first_output = static_cast<int>(blockIdx.z) * kOutputs,
+            first_row = static_cast<int>(blockIdx.y) * kRows;
   operand.Prefetch(maps, slice, first_output);
   WaitForPrevious();
   if (threadIdx.x >= kConsumers) {
     if constexpr (Operand::kUnpacks) ReleaseRegisters<24>();
     if (threadIdx.x == kConsumers) operand.Produce(maps, slice, first_output, first_row);
     __syncwarp();
-    if (p.split > 1) {
-      ClusterArrive();
-      ClusterWait();
-      ClusterArrive();
+    if (slice.split > 1) {
+      ClusterArriveRelaxed();
       ClusterWait();
     }
   } else {
@@ -377,11 +379,7 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
     const WarpTile mine(p, first_output);
     const Epilogue<End> to(p, mine.tile, first_row, in_scales, end);
     const int num_columns = min(kRows, p.num_rows - first_row + 7) / 8;
-    if (p.split > 1) {
-      ReduceAcrossCluster<kRows>(to, slice, shared, num_columns, mine.exists, sums);
-    } else if (mine.exists) {
-      StoreUnsplit<kRows>(to, num_columns, sums);
-    }
+    StoreTile<kRows>(to, slice, shared, &received, num_columns, mine.exists, sums);
   }
 }
 

@@ -33,6 +33,7 @@ class SharedOperand {
   __device__ void Produce(const TensorMaps& maps, const DepthSlice& slice, int first_output,
                           int first_row) {
     StageRing<kStages> ring;
+#pragma unroll 1
     for (int i = 0; i < slice.length(); ++i) {
       if (i >= kStages) {
         BarrierWait(empty_ + ring.stage, ring.parity ^ 1);
@@ -48,6 +49,7 @@ class SharedOperand {
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
     StageRing<kStages> ring;
     int previous = -1;  // stage whose wgmma may still be running
+#pragma unroll 1
     for (int i = 0; i < slice.length(); ++i) {
       BarrierWait(full_ + ring.stage, ring.parity);
       const uint32_t at = stages_ + ring.stage * kStageBytes;

@@ -49,6 +49,7 @@ class Ring {
       FillWeights(maps, weights, i);
     WaitForPrevious();
     StageRing<kStages> ring;
+#pragma unroll 1
     for (int i = 0; i < num_steps; ++i, input.Advance(), ring.Advance()) {
       if (i >= kStages) {
         BarrierWait(empty_ + ring.stage, ring.parity ^ 1);
@@ -65,6 +66,7 @@ class Ring {
                                           float (&sums)[kRows / 2]) {
     const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
     int previous = -1;  // stage whose wgmma may still be running
+#pragma unroll 1
     for (int i = 0; i < num_steps; ++i) {
       BarrierWait(full_ + ring.stage, ring.parity);
       const uint32_t at = At(ring.stage);
