@@ -27,16 +27,17 @@ __device__ __forceinline__ const uint4* HalfOf(const HeadInputParams& p, int row
 template <int kChunks>
 __global__ void __launch_bounds__(rms_row::kThreads) HeadInputKernel(HeadInputParams p) {
   LaunchNext();
-  WaitForPrevious();
   const int row = static_cast<int>(blockIdx.x);
   const bool is_hidden = blockIdx.y == 1;
+  const RowWeights<kChunks> weight(is_hidden ? p.hidden_norm : p.embedding_norm, p.hidden_size);
+  WaitForPrevious();
   float scale = 1.0f;
   const uint4* in = HalfOf(p, row, is_hidden, scale);
   auto* out =
       reinterpret_cast<uint4*>(p.out + (int64_t{2} * row + (is_hidden ? 1 : 0)) * p.hidden_size);
   auto* residual = reinterpret_cast<uint4*>(p.residual + int64_t{row} * p.hidden_size);
   rms_row::NormRow<kChunks>(
-      p.hidden_size, is_hidden ? p.hidden_norm : p.embedding_norm, p.epsilon,
+      p.hidden_size, weight, p.epsilon,
       [&](int i) {
         float values[8];
         Unpack8(in[i], values);

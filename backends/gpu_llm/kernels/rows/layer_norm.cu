@@ -3,6 +3,7 @@
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/rows/row_weights.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
@@ -10,13 +11,12 @@ namespace {
 constexpr int kThreads = 512;
 constexpr int kFewChunks = 2, kMaxChunks = 4;  // of 8 values a thread
 
-// out = (packed - mean) * scale * weight + bias, chunk i of a row.
+// out = (packed - mean) * scale * weights + biases, the i-th eight values of a row.
 __device__ __forceinline__ void WriteChunk(const uint4& packed, int i, float mean, float scale,
-                                           const bf16* weight, const bf16* bias, bf16* out) {
-  float values[8], weights[8], biases[8] = {};
+                                           const float (&weights)[8], const float (&biases)[8],
+                                           bf16* out) {
+  float values[8];
   Unpack8(packed, values);
-  Unpack8(reinterpret_cast<const uint4*>(weight)[i], weights);
-  if (bias != nullptr) Unpack8(reinterpret_cast<const uint4*>(bias)[i], biases);
 #pragma unroll
   for (int j = 0; j < 8; ++j) values[j] = (values[j] - mean) * scale * weights[j] + biases[j];
   reinterpret_cast<uint4*>(out)[i] = Pack8(values);
@@ -26,9 +26,10 @@ template <int kChunks>
 __global__ void __launch_bounds__(kThreads) LayerNormKernel(LayerNormParams p) {
   __shared__ float sums[32], squares[32];
   LaunchNext();
-  for (int i = threadIdx.x; i < p.hidden_size / 8; i += blockDim.x) {
-    PrefetchToL2(p.weight + 8 * i);
-    if (p.bias != nullptr) PrefetchToL2(p.bias + 8 * i);
+  const RowWeights<kChunks> weight(p.weight, p.hidden_size), bias(p.bias, p.hidden_size);
+  for (int i = threadIdx.x; i < p.hidden_size / 8 && p.second_out != nullptr; i += blockDim.x) {
+    PrefetchToL2(p.second_weight + 8 * i);
+    if (p.second_bias != nullptr) PrefetchToL2(p.second_bias + 8 * i);
   }
   WaitForPrevious();
   const int64_t from_row =
@@ -65,9 +66,15 @@ __global__ void __launch_bounds__(kThreads) LayerNormKernel(LayerNormParams p) {
   for (int c = 0; c < kChunks; ++c) {
     const int i = threadIdx.x + c * blockDim.x;
     if (i >= chunks) break;
-    WriteChunk(packed[c], i, mean, scale, p.weight, p.bias, p.out + to);
-    if (p.second_out != nullptr)
-      WriteChunk(packed[c], i, mean, scale, p.second_weight, p.second_bias, p.second_out + to);
+    float weights[8], biases[8] = {};
+    weight.Unpack(c, weights);
+    bias.Unpack(c, biases);
+    WriteChunk(packed[c], i, mean, scale, weights, biases, p.out + to);
+    if (p.second_out == nullptr) continue;
+    Unpack8(reinterpret_cast<const uint4*>(p.second_weight)[i], weights);
+    Unpack8(p.second_bias != nullptr ? reinterpret_cast<const uint4*>(p.second_bias)[i] : uint4{},
+            biases);
+    WriteChunk(packed[c], i, mean, scale, weights, biases, p.second_out + to);
   }
 }
 

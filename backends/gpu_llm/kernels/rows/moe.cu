@@ -88,7 +88,8 @@ __global__ void __launch_bounds__(rms_row::kThreads) CombineNormKernel(CombinePa
   uint4* out = reinterpret_cast<uint4*>(p.out + row * p.hidden_size);
   uint4* normed = reinterpret_cast<uint4*>(p.normed + row * p.hidden_size);
   rms_row::NormRow<kChunks>(
-      p.hidden_size, p.norm_weight, p.epsilon, [&](int i) { return CombineColumns(p, row, i); },
+      p.hidden_size, LateRowWeights(p.norm_weight), p.epsilon,
+      [&](int i) { return CombineColumns(p, row, i); },
       [&](int i, const uint4& sum, const uint4& normed_sum) {
         out[i] = sum;
         normed[i] = normed_sum;

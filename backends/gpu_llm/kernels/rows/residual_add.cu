@@ -1,10 +1,11 @@
 // Grid: one block of threads for each row, which stays in registers between the passes: the
 // product's sum of squares, the addition, and the norm of the new residual. Bound by memory
-// bandwidth, in decode steps by the latency of the loads: weights are on their way to L2 while the
-// product ends. 8,192 rows of 4,096: 60 % of an H200's 4.65 TB/s.
+// bandwidth, in decode steps by the latency of the loads: weights are loaded while the product
+// ends. 8,192 rows of 4,096: 60 % of an H200's 4.65 TB/s.
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/rows/norm.h"
+#include "backends/gpu_llm/kernels/rows/row_weights.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
@@ -18,16 +19,10 @@ __global__ void __launch_bounds__(kThreads) ResidualAddKernel(ResidualAddParams 
   LaunchNext();
   const int64_t row = blockIdx.x;
   const uint4* in = reinterpret_cast<const uint4*>(p.in + row * p.hidden_size);
-  const uint4* bias = reinterpret_cast<const uint4*>(p.bias);
-  const uint4* weight = reinterpret_cast<const uint4*>(p.norm_weight);
-  const uint4* next_weight = reinterpret_cast<const uint4*>(p.next_weight);
   uint4* residual = reinterpret_cast<uint4*>(p.residual + row * p.hidden_size);
   const int chunks = p.hidden_size / 8;
-  for (int i = threadIdx.x; i < chunks; i += blockDim.x) {
-    if (bias != nullptr) PrefetchToL2(bias + i);
-    if (weight != nullptr) PrefetchToL2(weight + i);
-    if (next_weight != nullptr) PrefetchToL2(next_weight + i);
-  }
+  const RowWeights<kChunks> bias(p.bias, p.hidden_size), weight(p.norm_weight, p.hidden_size),
+      next_weight(p.next_weight, p.hidden_size);
   WaitForPrevious();
   float values[kChunks][8];
   uint4 before[kChunks];
@@ -38,17 +33,15 @@ __global__ void __launch_bounds__(kThreads) ResidualAddKernel(ResidualAddParams 
     if (i >= chunks) break;
     before[c] = residual[i];
     Unpack8(in[i], values[c]);
-    if (bias != nullptr) {
-      float biases[8];
-      Unpack8(bias[i], biases);
+    float biases[8];
+    bias.Unpack(c, biases);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) values[c][j] += biases[j];
-    }
+    for (int j = 0; j < 8; ++j) values[c][j] += biases[j];
 #pragma unroll
     for (const float value : values[c]) sum += value * value;
   }
   float scale = 1.0f;
-  if (weight != nullptr) {
+  if (p.norm_weight != nullptr) {
     scale = rsqrtf(BlockSum(sum, product_sums) / static_cast<float>(p.hidden_size) + p.epsilon);
   }
 #pragma unroll
@@ -58,7 +51,7 @@ __global__ void __launch_bounds__(kThreads) ResidualAddKernel(ResidualAddParams 
     float added[8];
     Unpack8(before[c], added);
     float weights[8] = {1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f};
-    if (weight != nullptr) Unpack8(weight[i], weights);
+    if (p.norm_weight != nullptr) weight.Unpack(c, weights);
 #pragma unroll
     for (int j = 0; j < 8; ++j) added[j] += values[c][j] * scale * weights[j];
     const uint4 packed = Pack8(added);
@@ -67,7 +60,7 @@ __global__ void __launch_bounds__(kThreads) ResidualAddKernel(ResidualAddParams 
 #pragma unroll
     for (const float value : values[c]) square += value * value;
   }
-  if (next_weight == nullptr) return;
+  if (p.next_weight == nullptr) return;
   const float next_scale =
       rsqrtf(BlockSum(square, residual_sums) / static_cast<float>(p.hidden_size) + p.epsilon);
   uint4* normed = reinterpret_cast<uint4*>(p.normed + row * p.hidden_size);
@@ -76,7 +69,7 @@ __global__ void __launch_bounds__(kThreads) ResidualAddKernel(ResidualAddParams 
     const int i = threadIdx.x + c * blockDim.x;
     if (i >= chunks) break;
     float weights[8];
-    Unpack8(next_weight[i], weights);
+    next_weight.Unpack(c, weights);
 #pragma unroll
     for (int j = 0; j < 8; ++j) values[c][j] *= next_scale * weights[j];
     normed[i] = Pack8(values[c]);

@@ -9,13 +9,14 @@ namespace {
 template <int kChunks>
 __global__ void __launch_bounds__(rms_row::kThreads) RmsNormKernel(RmsNormParams p) {
   LaunchNext();
+  const RowWeights<kChunks> weight(p.weight, p.hidden_size);
   WaitForPrevious();
   const int64_t from_row =
       p.rows != nullptr ? p.rows[blockIdx.x] : static_cast<int64_t>(blockIdx.x);
   const uint4* in = reinterpret_cast<const uint4*>(p.in + from_row * p.hidden_size);
   uint4* out = reinterpret_cast<uint4*>(p.out + int64_t{blockIdx.x} * p.hidden_size);
   rms_row::NormRow<kChunks>(
-      p.hidden_size, p.weight, p.epsilon, [&](int i) { return in[i]; },
+      p.hidden_size, weight, p.epsilon, [&](int i) { return in[i]; },
       [&](int i, const uint4&, const uint4& normed) { out[i] = normed; });
 }
 

@@ -4,6 +4,7 @@
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/rows/row_weights.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::rms_row {
 
@@ -13,11 +14,10 @@ constexpr int kFewChunks = 2, kMaxChunks = 8;  // of 8 values a thread
 
 // Norms the block's row. `read(i)` returns eight values, the i-th of the row; `write(i, values,
 // normed)` gets them again with their normed ones.
-template <int kChunks, typename Read, typename Write>
-__device__ __forceinline__ void NormRow(int hidden_size, const bf16* norm_weight, float epsilon,
+template <int kChunks, typename Weights, typename Read, typename Write>
+__device__ __forceinline__ void NormRow(int hidden_size, const Weights& weight, float epsilon,
                                         const Read& read, const Write& write) {
   __shared__ float scratch[32];
-  const auto* weight = reinterpret_cast<const uint4*>(norm_weight);
   const int chunks = hidden_size / 8;
   uint4 packed[kChunks];
   float sum = 0.0f;
@@ -38,7 +38,7 @@ __device__ __forceinline__ void NormRow(int hidden_size, const bf16* norm_weight
     if (i >= chunks) break;
     float values[8], weights[8];
     Unpack8(packed[c], values);
-    Unpack8(weight[i], weights);
+    weight.Unpack(c, weights);
 #pragma unroll
     for (int j = 0; j < 8; ++j) values[j] *= scale * weights[j];
     write(i, packed[c], Pack8(values));
