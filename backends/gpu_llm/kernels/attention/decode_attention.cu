@@ -18,6 +18,7 @@
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/device/soft_cap.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
@@ -101,6 +102,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kHeadDim, kBothHalves,
   const int end[2] = {rows.End(g), rows.End(g + 8)};  // of the tokens that a row sees
   const unsigned gap[2] = {rows.Gap(g), rows.Gap(g + 8)};
 
+#pragma unroll 1
   for (int i = 0; warp < kWarps && i < blocks.count(); ++i) {
     char* tile = ring.Wait(kParts * i);
     const int first_token = blocks[i] * kBlockTokens;
@@ -136,7 +138,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kHeadDim, kBothHalves,
         for (int b = 0; b < 2; ++b) {
           float& score = scores[j][2 * half + b];
           score *= p.scale;
-          if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
+          if (p.soft_cap > 0.0f) score = SoftCapped(score, p.soft_cap);
           const int token = first_token + kWarpTokens * warp + 4 * t + 2 * j + b;
           if (token >= end[half] || static_cast<unsigned>(token - p.num_sinks) < gap[half])
             score = kNegativeInfinity;

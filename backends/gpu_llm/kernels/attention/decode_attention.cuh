@@ -76,10 +76,12 @@ __device__ void Combine(const QueryRows& rows) {
   constexpr int kAtOnce = 8, kPairs = kHeadDim / 2;
   const DecodeItem& item = rows.item;
   const int64_t stride = int64_t{rows.p.item_tokens} * rows.p.num_heads * PartialFloats(kHeadDim);
+#pragma unroll 1
   for (int i = threadIdx.x; i < rows.count * kPairs; i += kThreads) {
     const int row = i / kPairs, column = i % kPairs * 2;
     const float* from = rows.Partial(row, kHeadDim, item.first_item);
     PartialAttention low, high;
+#pragma unroll 1
     for (int first = 0; first < item.num_items; first += kAtOnce) {
       float2 sums[kAtOnce], values[kAtOnce];  // maximum and sum, two columns
 #pragma unroll
@@ -96,7 +98,7 @@ __device__ void Combine(const QueryRows& rows) {
       }
     }
     *reinterpret_cast<uint32_t*>(rows.Out(row, kHeadDim) + column) =
-        PackBf16(low.value / low.sum, high.value / high.sum);
+        PackBf16(__fdividef(low.value, low.sum), __fdividef(high.value, high.sum));
   }
 }
 
@@ -109,12 +111,13 @@ __device__ void CombineWarps(const QueryRows& rows, const float* shared) {
   const DecodeItem& item = rows.item;
   const int num_rows = rows.count;
   __syncthreads();
+#pragma unroll 1  // instructions that run once must first be loaded
   for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int row = i / kHeadDim, column = i % kHeadDim;
     const PartialAttention all =
         CombineWarpPartials<kHeadDim, kWarps>(shared + row * kStride, num_rows * kStride, column);
     if (item.num_items == 1) {
-      rows.Out(row, kHeadDim)[column] = __float2bfloat16(all.value / all.sum);
+      rows.Out(row, kHeadDim)[column] = __float2bfloat16(__fdividef(all.value, all.sum));
     } else {
       StoreItemPartial<kHeadDim>(rows.Partial(row, kHeadDim, static_cast<int>(blockIdx.x)), column,
                                  all);

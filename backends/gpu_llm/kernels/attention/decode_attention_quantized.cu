@@ -15,6 +15,7 @@
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
 #include "backends/gpu_llm/kernels/attention/tree_rows.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/device/soft_cap.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
@@ -160,7 +161,7 @@ __global__ void __launch_bounds__(kThreads, kHeadDim <= 128 ? (kHasTrees ? 2 : 3
 #pragma unroll
         for (int b = 0; b < 2; ++b) {
           float& score = scores[j][2 * half + b];
-          if (p.soft_cap > 0.0f) score = p.soft_cap * tanhf(score / p.soft_cap);
+          if (p.soft_cap > 0.0f) score = SoftCapped(score, p.soft_cap);
           const int token = first_token + kWarpTokens * warp + 8 * j + 2 * t + b;
           if (token >= end[half] || static_cast<unsigned>(token - p.num_sinks) < gap[half])
             score = kNegativeInfinity;

@@ -1,29 +1,34 @@
-// FinishLogits: in place, one logit a thread. Bound by memory bandwidth: 512 rows of 128,256 reach
-// 36 % of an H200's 4.65 TB/s. PickLogProbs: one row a thread with a few reads each, so that the
-// cost is that of a launch.
+// FinishLogits: in place, some logits of a row a thread. Bound by memory bandwidth. PickLogProbs:
+// one row a thread with a few reads each, so that the cost is that of a launch.
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/device/soft_cap.cuh"
 #include "backends/gpu_llm/kernels/sampling/logits.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
 constexpr int kFinishThreads = 256, kPickThreads = 128;
+constexpr int kColumns = 4;  // of a thread of FinishLogitsKernel, loaded at once
 
 __global__ void __launch_bounds__(kFinishThreads) FinishLogitsKernel(FinishLogitsParams p) {
   LaunchNext();
   WaitForPrevious();
-  const int column = blockIdx.x * kFinishThreads + threadIdx.x;
-  if (column >= p.stride) return;
-  float& logit = p.logits[int64_t{blockIdx.y} * p.stride + column];
-  if (column >= p.vocab_size) {
-    logit = kNegativeInfinity;
-    return;
+  const int first = blockIdx.x * (kFinishThreads * kColumns) + threadIdx.x;
+  float* row = p.logits + int64_t{blockIdx.y} * p.stride;
+  float values[kColumns];
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) {
+    const int column = first + i * kFinishThreads;
+    values[i] = column < p.vocab_size ? row[column] : kNegativeInfinity;
+    if (p.bias != nullptr && column < p.vocab_size) values[i] += __bfloat162float(p.bias[column]);
   }
-  float value = logit;
-  if (p.bias != nullptr) value += __bfloat162float(p.bias[column]);
-  if (p.soft_cap > 0.0f) value = p.soft_cap * tanhf(value / p.soft_cap);
-  logit = value;
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) {
+    const int column = first + i * kFinishThreads;
+    if (p.soft_cap > 0.0f && column < p.vocab_size) values[i] = SoftCapped(values[i], p.soft_cap);
+    if (column < p.stride) row[column] = values[i];
+  }
 }
 
 __global__ void __launch_bounds__(kPickThreads) PickLogProbsKernel(PickLogProbsParams p) {
@@ -37,9 +42,10 @@ __global__ void __launch_bounds__(kPickThreads) PickLogProbsKernel(PickLogProbsP
 }  // namespace
 
 void FinishLogits(const FinishLogitsParams& params, cudaStream_t stream) {
+  constexpr int kBlockColumns = kFinishThreads * kColumns;
   Launch(FinishLogitsKernel,
-         dim3((params.stride + kFinishThreads - 1) / kFinishThreads, params.num_rows),
-         kFinishThreads, 0, stream, params);
+         dim3((params.stride + kBlockColumns - 1) / kBlockColumns, params.num_rows), kFinishThreads,
+         0, stream, params);
 }
 
 void PickLogProbs(const PickLogProbsParams& params, cudaStream_t stream) {
