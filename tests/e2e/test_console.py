@@ -10,7 +10,7 @@ from http_request import send_http
 from python_support import python_flags
 from raw_http import Raw, post
 from test_openai import ROOT
-from test_serve import Serving
+from serve_process import Serving
 
 POLICY = {"default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'", "connect-src 'self'", "base-uri 'none'", "form-action 'none'",
           "frame-ancestors 'none'", "require-trusted-types-for 'script'"}

@@ -3,10 +3,10 @@ running and cancelled requests."""
 import asyncio
 import socket
 import threading
-import time
 
 import grpc
 import pytest
+from patient_client import connect, counters, expect_cancelled, request, wait_running, wait_until
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
@@ -18,45 +18,10 @@ def server(start_server, patient_repository, test_backends):
     return start_server(patient_repository, [test_backends])
 
 
-def connect(server):
-    return grpc.insecure_channel(f"127.0.0.1:{server.grpc}", options=[("grpc.use_local_subchannel_pool", 1),
-                                                                      ("grpc.max_receive_message_length", -1)])
-
-
 @pytest.fixture
 def stub(server):
     with connect(server) as channel:
         yield service_pb2_grpc.GRPCInferenceServiceStub(channel)
-
-
-def request(model, count=1, interval_ms=0, size=0, id_=""):
-    one = pb.ModelInferRequest(model_name=model, id=id_)
-    for name, value in (("COUNT", count), ("INTERVAL_MS", interval_ms), ("SIZE", size)):
-        one.inputs.add(name=name, datatype="INT32", shape=[1]).contents.int_contents.append(value)
-    return one
-
-
-def counters(stub):
-    """Returns the running and the cancelled requests of the whole server."""
-    response = stub.ModelInfer(pb.ModelInferRequest(model_name="counters"), timeout=60)
-    values = {output.name: int.from_bytes(data, "little") for output, data in zip(response.outputs, response.raw_output_contents)}
-    return values["RUNNING"], values["CANCELLED"]
-
-
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
-
-
-def expect_cancelled(stub, before, count):
-    wait_until(lambda: counters(stub)[0] == 0)
-    assert counters(stub)[1] == before + count
-
-
-def wait_running(stub, count):
-    wait_until(lambda: counters(stub)[0] == count)
 
 
 def test_a_cancelled_call_cancels_its_request(stub):

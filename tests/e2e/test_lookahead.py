@@ -5,7 +5,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from test_serve import Serving
+from serve_process import Serving
 from tested_engine import ENGINE
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ import urllib.request
 import numpy as np
 import pytest
 import tritonclient.http as httpclient
-from test_serve import Serving, run
+from serve_process import Serving, run
 from tritonclient.utils import InferenceServerException
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 from test_openai import TEMPLATE
-from test_serve import Serving
+from serve_process import Serving
 
 pytestmark = pytest.mark.skipif(not os.environ.get("NEREID_SCHEMATHESIS"), reason="NEREID_SCHEMATHESIS names no program")
 

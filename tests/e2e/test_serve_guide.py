@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 from hub_server import Hub, files_of
-from test_serve import Serving
+from serve_process import Serving
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GUIDE = (ROOT / "docs/serve.md").read_text()

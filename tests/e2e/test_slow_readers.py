@@ -11,9 +11,9 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
+from patient_client import connect, counters, request, wait_running, wait_until
 from python_support import python_flags
 from raw_http import Raw, post
-from test_grpc_cancel import connect, counters, request, wait_running, wait_until
 
 LIMIT_BYTES = 8_000_000
 RESPONSE_BYTES = 500_000
