@@ -8,6 +8,8 @@
 #include <fstream>
 #include <string>
 
+#include "tests/support/test_folder.h"
+
 namespace nereid {
 namespace {
 
@@ -16,19 +18,14 @@ using testing::HasSubstr;
 
 class FileContentTest : public testing::Test {
  protected:
-  FileContentTest() {
-    std::string pattern = (fs::temp_directory_path() / "file_content_XXXXXX").string();
-    folder_ = ::mkdtemp(pattern.data());
-  }
-  ~FileContentTest() override { fs::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string Path(const std::string& name) const { return parent_ / name; }
   std::string Write(const std::string& name, const std::string& content) const {
-    std::ofstream(folder_ / name) << content;
+    parent_.Write(name, content);
     return Path(name);
   }
 
-  fs::path folder_;
+  const TestFolder parent_;
+  const fs::path folder_ = parent_.path();
 };
 
 TEST_F(FileContentTest, ReadsAFileUpToItsLimit) {

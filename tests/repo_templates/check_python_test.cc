@@ -5,7 +5,8 @@
 #include <filesystem>
 
 #include "repo_templates/tool/check.h"
-#include "tests/repo_templates/temp_folder.h"
+#include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::repo {
 namespace {
@@ -40,7 +41,7 @@ class CheckPythonTest : public testing::Test {
     return ToText(CheckRepository(folder_ / "repo", options));
   }
 
-  TempFolder folder_;
+  TestFolder folder_;
 };
 
 TEST_F(CheckPythonTest, NamesWhatDoesNotCompileAndAnInterpreterWithoutNumPy) {

@@ -9,7 +9,8 @@
 
 #include "repo_templates/tool/llm_tables.h"
 #include "repo_templates/tool/new_repository.h"
-#include "tests/repo_templates/temp_folder.h"
+#include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::repo {
 namespace {
@@ -39,7 +40,7 @@ class CheckRepositoryTest : public testing::TestWithParam<std::string> {
       WriteFile(fs::path(backends_ / backend) / (std::string("libtriton_") + backend + ".so"), "");
     }
   }
-  TempFolder backends_;
+  TestFolder backends_;
 };
 
 TEST_P(CheckRepositoryTest, SaysWhatIsExpected) {
@@ -57,14 +58,14 @@ INSTANTIATE_TEST_SUITE_P(Repositories, CheckRepositoryTest, testing::ValuesIn(Ca
                          [](const auto& info) { return info.param; });
 
 TEST(CheckTest, NamesARepositoryWithoutModels) {
-  const TempFolder folder;
+  const TestFolder folder;
   EXPECT_NE(ToText(CheckRepository(folder / "", {})).find("holds no model folder"),
             std::string::npos);
   EXPECT_TRUE(HasError(CheckRepository(folder / "absent", {})));
 }
 
 TEST(CheckTest, APathOneFolderTooLowIsOneError) {
-  const TempFolder folder;
+  const TestFolder folder;
   WriteFile(fs::path(folder / "models/m/config.pbtxt"), "backend: \"identity\"\n");
   fs::create_directories(folder / "models/m/1");
   EXPECT_EQ(ToText(CheckRepository(folder / "models/m", {})),
@@ -101,7 +102,7 @@ TEST(CheckTest, CountsModelsAndFaults) {
 // ---- GPUs
 
 std::string CheckWithGpus(const std::string& config, std::vector<int32_t> gpus) {
-  const TempFolder folder;
+  const TestFolder folder;
   WriteFile(folder / "model/config.pbtxt", config);
   WriteFile(folder / "model/1/.keep", "");
   CheckOptions options;
@@ -177,7 +178,7 @@ class CheckCheckpointTest : public testing::Test {
   }
   std::string File(const std::string& name) const { return folder_ / ("checkpoint/" + name); }
 
-  TempFolder folder_;
+  TestFolder folder_;
 };
 
 TEST_F(CheckCheckpointTest, PassesASoundOne) {

@@ -4,7 +4,8 @@
 
 #include <regex>
 
-#include "tests/repo_templates/temp_folder.h"
+#include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::repo {
 namespace {
@@ -23,7 +24,7 @@ class CheckpointTest : public testing::Test {
     return message;
   }
 
-  TempFolder folder_;
+  TestFolder folder_;
   const std::string path_ = folder_ / "checkpoint";
 };
 

@@ -3,7 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/repo_templates/temp_folder.h"
+#include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::repo {
 namespace {
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 const std::string kTemplate = (fs::path(NEREID_SOURCE_DIR) / "backend_api/template").string();
 
 TEST(NewBackendTest, RenamesFilesAndNames) {
-  const TempFolder folder;
+  const TestFolder folder;
   const Status status = CopyBackendTemplate({"image_resizer", kTemplate, folder / "out"});
   ASSERT_TRUE(status.ok()) << status.message();
   const std::string source = ReadFile(folder / "out/image_resizer.cc");
@@ -32,7 +33,7 @@ TEST(NewBackendTest, RenamesFilesAndNames) {
 }
 
 TEST(NewBackendTest, RenamesTheClassesOfTheStreamingSample) {
-  const TempFolder folder;
+  const TestFolder folder;
   const std::string sample = (fs::path(NEREID_SOURCE_DIR) / "backend_api/stream_template").string();
   const Status status = CopyBackendTemplate({"word_stream", sample, folder / "out"});
   ASSERT_TRUE(status.ok()) << status.message();
@@ -44,7 +45,7 @@ TEST(NewBackendTest, RenamesTheClassesOfTheStreamingSample) {
 }
 
 TEST(NewBackendTest, RefusesNamesAndFolders) {
-  const TempFolder folder;
+  const TestFolder folder;
   for (const char* name : {"", "1st", "a-b", "a/b", "../x"}) {
     EXPECT_FALSE(CopyBackendTemplate({name, kTemplate, folder / "out"}).ok()) << name;
   }

@@ -6,7 +6,8 @@
 
 #include "host/core/config/config_loader.h"
 #include "repo_templates/tool/check.h"
-#include "tests/repo_templates/temp_folder.h"
+#include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::repo {
 namespace {
@@ -29,7 +30,7 @@ class NewLlmTest : public testing::Test {
     return core::config::ReadModelConfig(folder).value();
   }
 
-  TempFolder folder_;
+  TestFolder folder_;
   NewLlmOptions options_;
 };
 

@@ -11,6 +11,7 @@
 #include "base/file_content.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/llm_core/adapter_files.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::cpu {
 namespace {
@@ -111,11 +112,11 @@ class AdaptedCheckpoint {
       ++num_modules_;
     }
     llm::testing::WriteAdapter(
-        folder_.path() + "/a",
+        folder_ / "a",
         "{\"r\":" + std::to_string(rank) +
             ",\"lora_alpha\":3,\"use_rslora\":" + (has_rslora ? "true}" : "false}"),
         adapter);
-    Result<AdapterPointer> read = llm::ReadPeftAdapter("a", folder_.path() + "/a", targets, 64);
+    Result<AdapterPointer> read = llm::ReadPeftAdapter("a", folder_ / "a", targets, 64);
     EXPECT_TRUE(read.ok()) << read.status().message();
     adapter_ = *read;
   }
@@ -150,7 +151,7 @@ class AdaptedCheckpoint {
     merged_[name].bytes = {reinterpret_cast<const uint8_t*>(values.data()), tensor.bytes.size()};
   }
 
-  llm::testing::TempFolder folder_;
+  TestFolder folder_;
   std::shared_ptr<const llm::Checkpoint> checkpoint_;
   double scale_ = 0.0;
   std::list<std::vector<float>> values_;

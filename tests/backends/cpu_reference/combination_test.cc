@@ -17,6 +17,7 @@
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/llm_core/adapter_files.h"
 #include "tests/backends/llm_core/careless_drafter.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::cpu {
 namespace {
@@ -98,7 +99,7 @@ class CombinationTest : public ::testing::Test {
     hidden_size_ = model.spec.hidden_size;
     const auto targets = llm::LoraTargets::Of(model.map, model.spec.num_layers());
     for (uint32_t seed = 1; seed <= 3; ++seed) {
-      const std::string folder = folder_.path() + "/" + std::to_string(seed);
+      const std::string folder = folder_ / "" + std::to_string(seed);
       llm::testing::FloatTensors tensors;
       for (const auto& [name, tensor] : checkpoint_->tensors()) {
         if (!name.ends_with("proj.weight")) continue;
@@ -214,7 +215,7 @@ class CombinationTest : public ::testing::Test {
 
   std::mt19937 random_{17};
   std::string directory_;
-  llm::testing::TempFolder folder_;
+  TestFolder folder_;
   uint32_t seed_ = 0;
   std::shared_ptr<const llm::Checkpoint> checkpoint_;
   int32_t hidden_size_ = 0;

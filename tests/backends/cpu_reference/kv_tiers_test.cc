@@ -11,6 +11,7 @@
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/cpu_reference/scored_answer.h"
 #include "tests/backends/llm_core/checkpoint_files.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::cpu {
 namespace {
@@ -93,11 +94,11 @@ class KvTiersTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(KvTiersTest, RandomConversationsGetTheAnswersThatTheyGetWithout) {
   const std::string directory = testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
-  const llm::testing::TempFolder folder;
+  const TestFolder folder;
   llm::KvTierOptions host, file, both;
   host.host_bytes = both.host_bytes = int64_t{1} << 20;
-  file.file_path = folder.path() + "/file";
-  both.file_path = folder.path() + "/both";
+  file.file_path = folder / "file";
+  both.file_path = folder / "both";
   file.file_bytes = both.file_bytes = int64_t{4} << 20;
   constexpr auto kEvict = llm::CapacityPolicy::kMaxUtilization;
   const std::vector<Turn> turns = DrawTurns(31);
@@ -134,9 +135,9 @@ TEST_P(KvTiersTest, RandomConversationsGetTheAnswersThatTheyGetWithout) {
 TEST_P(KvTiersTest, ARestartedServerFetchesWhatItHadComputed) {
   const std::string directory = testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
-  const llm::testing::TempFolder folder;
+  const TestFolder folder;
   llm::KvTierOptions tiers;
-  tiers.file_path = folder.path() + "/blocks";
+  tiers.file_path = folder / "blocks";
   tiers.file_bytes = int64_t{8} << 20;
   Turn turn = {{}, 4, 0, nullptr};
   for (int32_t i = 0; i < 81; ++i) turn.prompt.push_back(i % 97);

@@ -13,6 +13,7 @@
 #include "backends/llm_core/lora/peft_adapter.h"
 #include "backends/llm_core/model/architecture.h"
 #include "tests/backends/llm_core/adapter_files.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::gpu::testing {
 
@@ -37,13 +38,13 @@ inline AdapterPointer MakeAdapter(const llm::DecoderModel& model, int64_t rank, 
     llm::testing::AddModule(path, (*module)->rows, (*module)->columns, rank, ++seed, tensors);
   }
   EXPECT_GE(tensors.size(), 8u);
-  const llm::testing::TempFolder folder;
+  const TestFolder folder;
   llm::testing::WriteAdapter(
-      folder.path() + "/a",
+      folder / "a",
       "{\"r\":" + std::to_string(rank) +
           ",\"lora_alpha\":3,\"use_rslora\":" + (has_rslora ? "true}" : "false}"),
       tensors);
-  auto read = llm::ReadPeftAdapter("a" + std::to_string(seed), folder.path() + "/a", targets, 64);
+  auto read = llm::ReadPeftAdapter("a" + std::to_string(seed), folder / "a", targets, 64);
   EXPECT_TRUE(read.ok()) << read.status().message();
   return read.ok() ? *read : nullptr;
 }

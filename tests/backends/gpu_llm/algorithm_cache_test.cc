@@ -10,19 +10,15 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/test_folder.h"
+
 namespace nereid::gpu {
 namespace {
 
 class AlgorithmCacheTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "algorithms-XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_;
+  const TestFolder parent_;
+  const std::string folder_ = parent_.path().string();
 };
 
 constexpr AlgorithmKey kOne = {4096, 14336, 64, 1, 0, 1}, kOther = {4096, 14336, 64, 1, 0, 0};

@@ -7,11 +7,11 @@
 #include "backends/gpu_llm/kernels/device/delay.h"
 #include "tests/backends/gpu_llm/engine_fixture.h"
 #include "tests/backends/llm_core/checkpoint_files.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::gpu {
 namespace {
 
-using llm::testing::TempFolder;
 using testing::Answer;
 using testing::GpuEngineTest;
 
@@ -108,8 +108,8 @@ TEST_F(GpuBlockStorageTest, AStoreReadsWhatEarlierStepsLeaveAndLaterOnesOverwrit
 }
 
 TEST_F(GpuBlockStorageTest, APlaceIsUsedAgainWhileItsOldContentGoesToTheFile) {
-  const TempFolder folder;
-  Open(1 << 20, 1, folder.path() + "/blocks");
+  const TestFolder folder;
+  Open(1 << 20, 1, folder / "blocks");
   if (HasFatalFailure()) return;
   const int32_t place = kNumBlocks, slot = kNumBlocks + 1;
   for (uint8_t i = 0; i < 3; ++i) {
@@ -136,8 +136,8 @@ TEST_F(GpuBlockStorageTest, APlaceIsUsedAgainWhileItsOldContentGoesToTheFile) {
 }
 
 TEST_F(GpuBlockStorageTest, WhatTheFileHasSurvivesARestartUnlessItIsDamaged) {
-  const TempFolder folder;
-  const std::string path = folder.path() + "/blocks";
+  const TestFolder folder;
+  const std::string path = folder / "blocks";
   Open(4096, 0, path);
   if (HasFatalFailure()) return;
   for (uint8_t i = 0; i < 3; ++i) {
@@ -235,7 +235,7 @@ void GpuKvTiersTest::CompareConversations() {
   const std::vector<llm::TokenIds> turns = DrawTurns();
   options_.is_batch_invariant = true;
   for (const CacheFormat format : {CacheFormat::kBf16, CacheFormat::kFp8, CacheFormat::kInt8}) {
-    const TempFolder folder;
+    const TestFolder folder;
     options_.cache_format = format;
     const int64_t block_bytes = BlockBytes();
     if (block_bytes == 0) return;
@@ -250,8 +250,8 @@ void GpuKvTiersTest::CompareConversations() {
     llm::KvTierOptions host, file, both;
     host.host_bytes = 20 * block_bytes;
     both.host_bytes = 4 * block_bytes;
-    file.file_path = folder.path() + "/file";
-    both.file_path = folder.path() + "/both";
+    file.file_path = folder / "file";
+    both.file_path = folder / "both";
     file.file_bytes = both.file_bytes = 64 * (block_bytes + 8192);
     scheduler_.prefix_cache = true;
     max_cache_tokens_ = 12 * 64;
@@ -282,9 +282,9 @@ void GpuKvTiersTest::CompareConversations() {
 }
 
 void GpuKvTiersTest::Restart() {
-  const TempFolder folder;
+  const TestFolder folder;
   std::string log;
-  options_.tiers.file_path = folder.path() + "/blocks";
+  options_.tiers.file_path = folder / "blocks";
   options_.tiers.file_bytes = int64_t{64} << 20;
   std::mutex log_mutex;  // each GPU has a thread
   options_.tiers.log = [&](const std::string& line) {

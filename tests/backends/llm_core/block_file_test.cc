@@ -13,6 +13,7 @@
 #include <random>
 
 #include "tests/backends/llm_core/checkpoint_files.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::llm {
 namespace {
@@ -60,8 +61,8 @@ class BlockFileTest : public ::testing::Test {
     std::ofstream(path_, std::ios::binary) << content;
   }
 
-  testing::TempFolder folder_;
-  const std::string path_ = folder_.path() + "/blocks";
+  TestFolder folder_;
+  const std::string path_ = folder_ / "blocks";
   std::vector<std::string> log_;
 };
 

@@ -1,10 +1,8 @@
-// Creates small checkpoint files for tests: a safetensors writer and a temporary folder.
+// Writes small safetensors files for tests.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <string>
 #include <vector>
 
@@ -43,24 +41,5 @@ inline std::string SafetensorsBytes(const std::vector<TestTensor>& tensors) {
   }
   return WithHeader(header + "}", offset);
 }
-
-class TempFolder {
- public:
-  TempFolder() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "nereid-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-
-  std::string path() const { return path_.string(); }
-  void Write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary) << bytes;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace nereid::llm::testing

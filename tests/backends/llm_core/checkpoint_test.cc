@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/backends/llm_core/small_llama.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::llm {
 namespace {
@@ -14,11 +15,10 @@ using testing::MessageOf;
 using ::testing::Not;
 using testing::ReadSpec;
 using testing::SafetensorsBytes;
-using testing::TempFolder;
 using testing::TestTensor;
 
 TEST(CheckpointTest, OpenConfigNeedsNoWeights) {
-  TempFolder folder;
+  TestFolder folder;
   EXPECT_THAT(Checkpoint::OpenConfig(folder.path()).status().message(),
               HasSubstr("has no config.json"));
   folder.Write("config.json", kConfig);
@@ -33,7 +33,7 @@ TEST(CheckpointTest, OpenConfigNeedsNoWeights) {
 }
 
 TEST(CheckpointTest, ReadsALlamaCheckpoint) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
   const Result<DecoderSpec> spec = ReadSpec(folder);
@@ -44,7 +44,7 @@ TEST(CheckpointTest, ReadsALlamaCheckpoint) {
 }
 
 TEST(CheckpointTest, TakesEndIdsFromTheGenerationConfig) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("generation_config.json", R"({"eos_token_id":[5,6]})");
   folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
@@ -52,7 +52,7 @@ TEST(CheckpointTest, TakesEndIdsFromTheGenerationConfig) {
 }
 
 TEST(CheckpointTest, TakesSamplingDefaultsFromTheGenerationConfig) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
   EXPECT_TRUE(ReadSpec(folder)->sampling_defaults.is_greedy());
@@ -72,7 +72,7 @@ TEST(CheckpointTest, TakesSamplingDefaultsFromTheGenerationConfig) {
 
 TEST(CheckpointTest, ReadsShards) {
   const std::vector<TestTensor> tensors = LlamaTensors();
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("one.safetensors", SafetensorsBytes({tensors.begin(), tensors.begin() + 5}));
   folder.Write("two.safetensors", SafetensorsBytes({tensors.begin() + 5, tensors.end()}));
@@ -90,7 +90,7 @@ std::string IndexOf(const std::string& entries) {
 }
 
 TEST(CheckpointTest, OneMessageNamesAllIndexedFilesOutsideTheFolder) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   const auto message_for = [&](const std::string& index) {
     folder.Write("model.safetensors.index.json", index);
@@ -108,7 +108,7 @@ TEST(CheckpointTest, OneMessageNamesAllIndexedFilesOutsideTheFolder) {
 }
 
 TEST(CheckpointTest, OneMessageNamesAllUnreadableShards) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("one.safetensors", SafetensorsBytes({{"a", {4}}, {"b", {4}}}));
   folder.Write("two.safetensors", SafetensorsBytes({{"b", {4}}}));
@@ -128,7 +128,7 @@ TEST(CheckpointTest, ReportsIndexedTensorsThatAreMissingWithTheOtherErrors) {
   tensors[5].shape = {4, 4};
   tensors.pop_back();
   tensors.push_back({"spare", {4}});
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("one.safetensors", SafetensorsBytes(tensors));
   folder.Write("model.safetensors.index.json",
@@ -143,15 +143,15 @@ TEST(CheckpointTest, ReportsIndexedTensorsThatAreMissingWithTheOtherErrors) {
 }
 
 TEST(CheckpointTest, DescribesTheExpectedFolderForOtherFolders) {
-  TempFolder folder;
-  EXPECT_THAT(Checkpoint::Open(folder.path() + "/nowhere").status().message(),
+  TestFolder folder;
+  EXPECT_THAT(Checkpoint::Open(folder / "nowhere").status().message(),
               HasSubstr("does not exist: give the path of a Hugging Face checkpoint"));
   EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(),
               HasSubstr("expected config.json and model.safetensors"));
   folder.Write("pytorch_model.bin", "x");
   EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(), HasSubstr("pickled weights"));
   folder.Write("rank0.engine", "x");
-  std::filesystem::remove(folder.path() + "/pytorch_model.bin");
+  std::filesystem::remove(folder / "pytorch_model.bin");
   EXPECT_THAT(Checkpoint::Open(folder.path()).status().message(), HasSubstr("TensorRT engine"));
 }
 
@@ -161,7 +161,7 @@ TEST(CheckpointTest, OneMessageNamesMissingExtraAndMisshapenTensors) {
   tensors[6].dtype = "I32";
   tensors.pop_back();
   tensors.push_back({"model.layers.1.mlp.up_proj.weight", {6, 4}});
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("model.safetensors", SafetensorsBytes(tensors));
   const std::string message = MessageOf(folder);
@@ -175,7 +175,7 @@ TEST(CheckpointTest, OneMessageNamesMissingExtraAndMisshapenTensors) {
 TEST(CheckpointTest, NamesUpTo512TensorsOfAKindAndCountsTheRest) {
   std::vector<TestTensor> tensors = LlamaTensors();
   for (int i = 1000; i < 1512; ++i) tensors.push_back({StrCat("spare.", i), {1}});
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("model.safetensors", SafetensorsBytes(tensors));
   const std::string message = MessageOf(folder);
@@ -190,7 +190,7 @@ TEST(CheckpointTest, NamesUpTo512TensorsOfAKindAndCountsTheRest) {
 TEST(CheckpointTest, IgnoresASavedCopyOfATiedHead) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors.push_back({"lm_head.weight", {8, 4}});
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("model.safetensors", SafetensorsBytes(tensors));
   EXPECT_EQ(MessageOf(folder), "");
@@ -201,7 +201,7 @@ TEST(CheckpointTest, UsesAHeadThatDiffersFromItsTiedEmbedding) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors.push_back({"lm_head.weight", {8, 4}});
   std::string bytes = SafetensorsBytes(tensors);
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   const auto read = [&]() -> DecoderModel {
     folder.Write("model.safetensors", bytes);
@@ -241,7 +241,7 @@ TEST(CheckpointTest, UsesADifferentHeadOfADecoderWithinALargerModel) {
     tensors.push_back({head, {8, 4}});
     std::string bytes = SafetensorsBytes(tensors);
     bytes.back() = 1;  // of the head
-    TempFolder folder;
+    TestFolder folder;
     folder.Write("config.json", R"({"model_type":"gemma3","text_config":{"vocab_size":8,
       "hidden_size":4,"intermediate_size":6,"num_attention_heads":2,"num_key_value_heads":1,
       "head_dim":2,"num_hidden_layers":1,"max_position_embeddings":32}})");
@@ -263,7 +263,7 @@ TEST(CheckpointTest, UsesADifferentHeadOfADecoderWithinALargerModel) {
 TEST(CheckpointTest, AHeadWithoutEmbeddingIsAlsoTheTiedEmbedding) {
   std::vector<TestTensor> tensors = LlamaTensors();
   tensors[0].name = "lm_head.weight";
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", kConfig);
   folder.Write("model.safetensors", SafetensorsBytes(tensors));
   const Result<DecoderSpec> spec = ReadSpec(folder);

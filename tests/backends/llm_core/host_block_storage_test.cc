@@ -9,6 +9,7 @@
 
 #include "backends/llm_core/engine/fetch_costs.h"
 #include "tests/backends/llm_core/checkpoint_files.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::llm {
 namespace {
@@ -46,7 +47,7 @@ class HostBlockStorageTest : public ::testing::Test {
   std::unique_ptr<HostBlockStorage> Create(int64_t host_bytes, bool has_file) {
     std::unique_ptr<BlockFile> file;
     if (has_file) {
-      auto opened = BlockFile::Open({.path = folder_.path() + "/blocks",
+      auto opened = BlockFile::Open({.path = folder_ / "blocks",
                                      .max_bytes = 8192,
                                      .block_size = 2,
                                      .block_bytes = kBlockBytes,
@@ -61,7 +62,7 @@ class HostBlockStorageTest : public ::testing::Test {
   }
 
   FakeMemory memory_;
-  testing::TempFolder folder_;
+  TestFolder folder_;
 };
 
 TEST_F(HostBlockStorageTest, AFetchedBlockHasTheBytesThatWereStoredBefore) {

@@ -8,6 +8,7 @@
 
 #include "tests/backends/llm_core/adapter_files.h"
 #include "tests/backends/llm_core/small_llama.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::llm {
 namespace {
@@ -31,8 +32,8 @@ class PeftAdapterTest : public ::testing::Test {
   }
 
   Result<std::shared_ptr<const LoraAdapter>> Read(const std::string& config = kRank2) {
-    testing::WriteAdapter(folder_.path() + "/style", config, tensors_);
-    return ReadPeftAdapter("style", folder_.path() + "/style", targets_, 8);
+    testing::WriteAdapter(folder_ / "style", config, tensors_);
+    return ReadPeftAdapter("style", folder_ / "style", targets_, 8);
   }
   Status ErrorOf(const std::string& config = kRank2) {
     const auto adapter = Read(config);
@@ -40,7 +41,7 @@ class PeftAdapterTest : public ::testing::Test {
     return adapter.ok() ? Status::Ok() : adapter.status();
   }
 
-  testing::TempFolder folder_;
+  TestFolder folder_;
   LoraTargets targets_;
   FloatTensors tensors_;
 };
@@ -92,7 +93,7 @@ TEST_F(PeftAdapterTest, NamesTensorAndBothShapesOfAnotherBase) {
   AddModule(kQProj, 4, 16, 2, 1, tensors_);
   EXPECT_EQ(
       ErrorOf().message(),
-      "LoRA adapter 'style' in '" + folder_.path() +
+      "LoRA adapter 'style' in '" + folder_.path().string() +
           "/style': tensor "
           "'base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight' is [2, 16], expected "
           "[2, 4]: the rank, and the inputs of the model's module");
@@ -157,7 +158,7 @@ TEST_F(PeftAdapterTest, RefusesIncompleteFiles) {
   tensors_.clear();
   EXPECT_THAT(ErrorOf().message(), HasSubstr("adapter_model.safetensors has no tensors"));
   EXPECT_THAT(ErrorOf("[").message(), HasSubstr("adapter_config.json"));
-  EXPECT_EQ(ReadPeftAdapter("x", folder_.path() + "/none", targets_, 8).status().code(),
+  EXPECT_EQ(ReadPeftAdapter("x", folder_ / "none", targets_, 8).status().code(),
             StatusCode::kNotFound);
   EXPECT_THAT(ErrorOf(R"({"r":2,"alpha_pattern":{"(":1}})").message(),
               HasSubstr("'alpha_pattern' has '(': 1, expected a pattern"));

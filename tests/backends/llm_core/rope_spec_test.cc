@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/backends/llm_core/small_llama.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::llm {
 namespace {
@@ -13,12 +14,11 @@ using testing::MessageOf;
 using testing::ReadSpec;
 using testing::SafetensorsBytes;
 using testing::SpecOf;
-using testing::TempFolder;
 using testing::TestTensor;
 using testing::WithKey;
 
 TEST(RopeSpecTest, LongRopeUsesTheShortFactorsForShortContexts) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json",
                WithKey(R"("original_max_position_embeddings":8,"rope_scaling":{"type":"longrope",)"
                        R"("short_factor":[2.0],"long_factor":[4.0]})"));
@@ -38,7 +38,7 @@ TEST(RopeSpecTest, LongRopeUsesTheShortFactorsForShortContexts) {
 
 // A rope with one pair of dimensions, whose wavelength is 2 pi.
 RopeSpec RopeOf(const std::string& pairs) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", WithKey(pairs));
   folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
   const Result<DecoderSpec> spec = ReadSpec(folder);
@@ -62,7 +62,7 @@ TEST(RopeSpecTest, TheConfigsOwnContextPrecedesThatOfTheScaling) {
 }
 
 int32_t LimitOf(const std::string& pairs, int32_t asked) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", WithKey(pairs));
   folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
   Result<DecoderSpec> spec = ReadSpec(folder);
@@ -91,7 +91,7 @@ TEST(RopeSpecTest, AScalingRaisesTheMaximumPositionsByItsFactor) {
 }
 
 TEST(RopeSpecTest, ADynamicRopeIsPlainWithinTheTrainedContext) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json",
                WithKey(R"("rope_scaling":{"rope_type":"dynamic","factor":2},"head_dim":4)"));
   std::vector<TestTensor> tensors = LlamaTensors();

@@ -6,6 +6,7 @@
 
 #include "backends/llm_core/model/architecture.h"
 #include "tests/backends/llm_core/checkpoint_files.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::llm::testing {
 
@@ -27,19 +28,19 @@ inline std::vector<TestTensor> LlamaTensors() {
           {"model.layers.0.mlp.down_proj.weight", {4, 6}}};
 }
 
-inline Result<DecoderSpec> ReadSpec(const TempFolder& folder) {
+inline Result<DecoderSpec> ReadSpec(const TestFolder& folder) {
   NEREID_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::Open(folder.path()));
   NEREID_ASSIGN_OR_RETURN(const DecoderModel model, ReadDecoder(checkpoint));
   return model.spec;
 }
 
-inline std::string MessageOf(const TempFolder& folder) {
+inline std::string MessageOf(const TestFolder& folder) {
   const Result<DecoderSpec> spec = ReadSpec(folder);
   return spec.ok() ? "" : spec.status().message();
 }
 
 inline std::string MessageForConfig(const std::string& config) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", config);
   folder.Write("model.safetensors", SafetensorsBytes(LlamaTensors()));
   return MessageOf(folder);
@@ -51,7 +52,7 @@ inline std::string WithKey(const std::string& pair) {
 }
 
 inline DecoderSpec SpecOf(const std::string& config) {
-  TempFolder folder;
+  TestFolder folder;
   folder.Write("config.json", config);
   const auto checkpoint = Checkpoint::OpenConfig(folder.path());
   const auto model = ReadDecoderSpec(*checkpoint);

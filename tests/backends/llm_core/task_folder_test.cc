@@ -8,6 +8,7 @@
 
 #include "backends/llm_core/lora/npy_array.h"
 #include "tests/backends/llm_core/small_llama.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::llm {
 namespace {
@@ -68,7 +69,7 @@ class TaskFolderTest : public ::testing::Test {
 
   // One row for attn_q of layer 0 with rank 2: A [2, 4] and B [4, 2].
   void WriteTask(const std::string& name, const std::string& rows = "1, 1, 16") {
-    const std::filesystem::path task = std::filesystem::path(folder_.path()) / "tasks" / name;
+    const std::filesystem::path task = folder_.path() / "tasks" / name;
     std::filesystem::create_directories(task);
     std::string half;
     for (int i = 0; i < 16; ++i) half += std::string("\x00\x3c", 2);  // 1.0
@@ -80,12 +81,12 @@ class TaskFolderTest : public ::testing::Test {
   }
   std::vector<std::string> Prefetch(TaskAdapters& tasks, const std::string& name = "/tasks") {
     std::vector<std::string> warnings;
-    PrefetchTasks(folder_.path() + name, tasks,
+    PrefetchTasks(folder_.path().string() + name, tasks,
                   [&](const Status& error) { warnings.emplace_back(error.message()); });
     return warnings;
   }
 
-  testing::TempFolder folder_;
+  TestFolder folder_;
   LoraTargets targets_;
 };
 
@@ -105,7 +106,7 @@ TEST_F(TaskFolderTest, TasksAreInTheCacheByTheirNumbers) {
 TEST_F(TaskFolderTest, WhatCanNotBeReadIsLeftOutByName) {
   WriteTask("1", "1, 2, 8");
   WriteTask("2");
-  std::filesystem::create_directories(folder_.path() + "/tasks/7");
+  std::filesystem::create_directories(folder_ / "tasks/7");
   TaskAdapters tasks(targets_, 8, 1 << 20);
   EXPECT_THAT(Prefetch(tasks),
               ElementsAre(HasSubstr("is [2, 8] and 'model.lora_config.npy' [1, 3]"),

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/test_folder.h"
+
 namespace nereid::python {
 namespace {
 
@@ -13,18 +15,12 @@ namespace fs = std::filesystem;
 
 class StubInterpreterTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string folder = (fs::temp_directory_path() / "stub_interpreter_test.XXXXXX").string();
-    folder_ = mkdtemp(folder.data());
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string VersionIn(const std::string& bytes) const {
-    std::ofstream(folder_ / "stub", std::ios::binary) << bytes;
+    folder_.Write("stub", bytes);
     return StubPythonVersion(folder_ / "stub");
   }
 
-  fs::path folder_;
+  const TestFolder folder_;
 };
 
 TEST_F(StubInterpreterTest, ReadsThePythonVersionOfAStub) {
@@ -43,7 +39,7 @@ TEST_F(StubInterpreterTest, ReadsThePythonVersionOfAStub) {
 TEST_F(StubInterpreterTest, KeepsAnInterpreterWithTheSameVersion) {
   std::ofstream(folder_ / "python9.8") << "";
   fs::create_symlink(folder_ / "python9.8", folder_ / "python3");
-  const std::string interpreter = (folder_ / "python3").string();
+  const std::string interpreter = folder_ / "python3";
   for (const bool is_configured : {false, true}) {
     EXPECT_EQ(InterpreterForVersion("9.8", interpreter, is_configured), interpreter);
     EXPECT_EQ(InterpreterForVersion("9.7", interpreter, is_configured), "python9.7");
@@ -55,7 +51,7 @@ TEST_F(StubInterpreterTest, KeepsAnInterpreterWithTheSameVersion) {
 TEST_F(StubInterpreterTest, KeepsAConfiguredInterpreterWithoutAVersionInItsName) {
   for (const char* name : {"python3", "python", "python3.10-config", "pypy3.10", "python3.13t"}) {
     std::ofstream(folder_ / name) << "#!/bin/sh";
-    const std::string interpreter = (folder_ / name).string();
+    const std::string interpreter = folder_ / name;
     EXPECT_EQ(VersionInName(interpreter), "") << name;
     EXPECT_EQ(InterpreterForVersion("9.8", interpreter, /*is_configured=*/true), interpreter);
     EXPECT_EQ(InterpreterForVersion("9.8", interpreter, /*is_configured=*/false), "python9.8");

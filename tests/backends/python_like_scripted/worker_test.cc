@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/python_like_scripted/tensor_codec.h"
+#include "tests/support/test_folder.h"
 #include "tests/support/thread_creation_blocker.h"
 
 namespace nereid::python {
@@ -117,19 +118,14 @@ class WorkerTest : public testing::Test {
  protected:
   void SetUp() override {
     if (Interpreter().empty()) GTEST_SKIP() << "no Python interpreter with NumPy";
-    std::string folder = (fs::temp_directory_path() / "worker_test.XXXXXX").string();
-    folder_ = mkdtemp(folder.data());
-    std::ofstream(folder_ / "model.py") << kModel;
+    folder_.Write("model.py", kModel);
     auto started = Worker::Start(Options());
     ASSERT_TRUE(started.ok()) << started.status().message();
     worker_ = std::move(*started);
     recorder_.worker = worker_.get();
     worker_->SetListener(&recorder_);
   }
-  void TearDown() override {
-    worker_.reset();
-    if (!folder_.empty()) fs::remove_all(folder_);
-  }
+  void TearDown() override { worker_.reset(); }
 
   WorkerOptions Options() const {
     WorkerOptions options;
@@ -153,7 +149,7 @@ class WorkerTest : public testing::Test {
     command.Int(static_cast<int64_t>(WorkerCommand::kLoad));
     command.Text(file.string());
     command.Text("1");
-    command.Text(folder_.string());
+    command.Text(folder_.path().string());
     return worker_->RunCommand(command.Take(), kNoLimit);
   }
   void LoadAndInitialize(bool is_decoupled = false) {
@@ -213,7 +209,7 @@ class WorkerTest : public testing::Test {
     return response;
   }
 
-  fs::path folder_;
+  const TestFolder folder_;
   Recorder recorder_;
   std::unique_ptr<Worker> worker_;
 };

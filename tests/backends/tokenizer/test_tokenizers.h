@@ -17,6 +17,7 @@
 #include "backends/tokenizer/lib/text/utf8.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::tokenizer {
 
@@ -106,9 +107,6 @@ inline std::shared_ptr<const Tokenizer> MustLoad(const nlohmann::json& spec) {
 // A temporary folder for tokenizer files, deleted after the test.
 class TokenizerFolderTest : public testing::Test {
  protected:
-  TokenizerFolderTest() : folder_(MakeFolder()) {}
-  ~TokenizerFolderTest() override { std::filesystem::remove_all(folder_); }
-
   void Write(const char* name, const std::string& text) { std::ofstream(folder_ / name) << text; }
   std::shared_ptr<const Tokenizer> Load() {
     auto tokenizer = Tokenizer::Load(folder_.string());
@@ -121,15 +119,11 @@ class TokenizerFolderTest : public testing::Test {
     return tokenizer.ok() ? "" : tokenizer.status().message();
   }
 
-  const std::filesystem::path folder_;
-
  private:
-  // Each test process gets its own folder, because several may run at once.
-  static std::string MakeFolder() {
-    std::string pattern = (std::filesystem::path(testing::TempDir()) / "nereid-XXXXXX").string();
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("no folder for the test");
-    return pattern;
-  }
+  const TestFolder parent_;
+
+ protected:
+  const std::filesystem::path folder_ = parent_.path();
 };
 
 inline std::vector<int32_t> Ids(const Tokenizer& tokenizer, std::string_view text,

@@ -2,16 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/repo_templates/temp_folder.h"
+#include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::cli {
 namespace {
 
-using repo::TempFolder;
 using repo::WriteFile;
 
 TEST(FileHashTest, IsThatOfSha256AndOfGit) {
-  const TempFolder folder;
+  const TestFolder folder;
   WriteFile(folder / "file", "abc");
   EXPECT_EQ(HashFile(folder / "file", HashKind::kSha256).value(),
             "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

@@ -7,12 +7,11 @@
 #include "host/cli/hub_download.h"
 #include "host/cli/hub_file.h"
 #include "host/cli/hub_id.h"
-#include "tests/repo_templates/temp_folder.h"
+#include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::cli {
 namespace {
-
-using repo::TempFolder;
 
 namespace fs = std::filesystem;
 
@@ -52,7 +51,7 @@ class HubCacheTest : public testing::Test {
     fs::create_directories(fs::path(path).parent_path());
     std::ofstream(path) << text;
   }
-  TempFolder folder_;
+  TestFolder folder_;
   HubCache cache_{folder_ / "hub"};
   HubId id_ = ParseHubId("org/model").value();
 };

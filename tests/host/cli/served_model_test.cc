@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/repo_templates/temp_folder.h"
+#include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::cli {
 namespace {
 
-using repo::TempFolder;
 using repo::WriteFile;
 
 class ServedModelTest : public testing::Test {
@@ -24,7 +24,7 @@ class ServedModelTest : public testing::Test {
     return models.ok() ? "" : models.status().message();
   }
 
-  TempFolder folder_;
+  TestFolder folder_;
   std::FILE* const out_ = std::tmpfile();
   ProgressBar progress_{out_};
   ServeOptions options_;

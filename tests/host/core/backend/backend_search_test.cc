@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/test_folder.h"
+
 namespace nereid::core {
 namespace {
 
@@ -14,18 +16,12 @@ namespace fs = std::filesystem;
 class BackendSearchTest : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "backend_search.XXXXXX").string();
-    root_ = mkdtemp(name.data());
     search_ = {root_ / "model", 3, {root_ / "given", root_ / "own"}, false};
     config_.name = "m";
     config_.backend = "b";
   }
-  void TearDown() override { fs::remove_all(root_); }
 
-  void Touch(const std::string& path) {
-    fs::create_directories((root_ / path).parent_path());
-    std::ofstream(root_ / path) << "not a library";
-  }
+  void Touch(const std::string& path) { folder_.Write(path, "not a library"); }
   // Returns the found path relative to the root, or the error.
   std::string Find() {
     const auto found = FindBackend(config_, search_);
@@ -34,7 +30,8 @@ class BackendSearchTest : public testing::Test {
     return fs::relative(found->library, root_).string();
   }
 
-  fs::path root_;
+  const TestFolder folder_;
+  const fs::path root_ = folder_.path();
   BackendSearch search_;
   ModelConfig config_;
 };

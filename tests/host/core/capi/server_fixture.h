@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "nereid/server.h"
-#include "tests/host/core/support/test_folder.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::core {
 

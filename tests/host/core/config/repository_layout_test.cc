@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/test_folder.h"
+
 namespace nereid::core {
 namespace {
 
@@ -15,20 +17,15 @@ namespace fs = std::filesystem;
 class RepositoryLayoutTest : public testing::Test {
  protected:
   RepositoryLayoutTest() {
-    std::string pattern = (fs::temp_directory_path() / "nereid_XXXXXX").string();
-    root_ = mkdtemp(pattern.data());
     Write("repo/m/config.pbtxt");
     fs::create_directories(root_ / "repo/m/1");
   }
-  ~RepositoryLayoutTest() override { fs::remove_all(root_); }
 
-  void Write(const std::string& name) {
-    fs::create_directories((root_ / name).parent_path());
-    std::ofstream(root_ / name) << "x";
-  }
-  std::string At(const std::string& name) const { return (root_ / name).string(); }
+  void Write(const std::string& name) { folder_.Write(name, "x"); }
+  std::string At(const std::string& name) const { return folder_ / name; }
 
-  fs::path root_;
+  const TestFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(RepositoryLayoutTest, ARepositoryPasses) {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "host/core/config/config_loader.h"
-#include "tests/host/core/support/test_folder.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::core::config {
 

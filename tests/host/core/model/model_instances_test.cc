@@ -11,6 +11,7 @@
 #include "host/core/handle/error.h"
 #include "tests/host/core/model/fake_backend.h"
 #include "tests/host/core/support/test_client.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::core {
 namespace {
@@ -221,8 +222,8 @@ TEST_F(ModelInstancesTest, WarmsUpASequenceModelWithWholeSequences) {
 }
 
 TEST_F(ModelInstancesTest, BatchingLibraryClosesBatches) {
-  std::string folder = (std::filesystem::temp_directory_path() / "nereid_batch_XXXXXX").string();
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const TestFolder parent;
+  const std::string folder = parent.path().string();
   std::filesystem::create_directory(folder + "/lib");
   std::filesystem::copy(NEREID_TEST_BATCHERS "/batch_of_three.so", folder + "/lib/three.so");
   const auto config = [](const char* path) {
@@ -258,7 +259,6 @@ TEST_F(ModelInstancesTest, BatchingLibraryClosesBatches) {
   EXPECT_NE(Load(config("../three.so"), folder).status().message().find("not found: ../three.so"),
             std::string::npos);
   requests_.clear();
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include <string>
 
 #include "host/core/repository/model_repository.h"
-#include "tests/host/core/support/test_folder.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::core {
 

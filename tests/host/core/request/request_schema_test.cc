@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "tests/host/core/support/schema_of.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::core {
 namespace {
@@ -17,14 +18,10 @@ namespace fs = std::filesystem;
 class RequestSchemaTest : public testing::Test {
  protected:
   RequestSchemaTest() {
-    std::string pattern = (fs::temp_directory_path() / "request_schema_XXXXXX").string();
-    root_ = ::mkdtemp(pattern.data());
-    fs::create_directories(root_ / "model/labels");
-    std::ofstream(root_ / "secret.txt") << "secret";
-    std::ofstream(root_ / "model/labels.txt") << "cat\r\ndog\n";
-    std::ofstream(root_ / "model/labels/more.txt") << "cow";
+    folder_.Write("secret.txt", "secret");
+    folder_.Write("model/labels.txt", "cat\r\ndog\n");
+    folder_.Write("model/labels/more.txt", "cow");
   }
-  ~RequestSchemaTest() override { fs::remove_all(root_); }
 
   Result<RequestSchema> Make(const std::string& labels) const {
     const std::string config = StrCat(R"({"backend": "b", "max_batch_size": 0,
@@ -35,7 +32,8 @@ class RequestSchemaTest : public testing::Test {
   }
   std::string Fault(const std::string& labels) const { return Make(labels).status().message(); }
 
-  fs::path root_;
+  const TestFolder folder_;
+  const fs::path root_ = folder_.path();
 };
 
 TEST_F(RequestSchemaTest, ReadsTheLabelsOfAnOutput) {

@@ -8,6 +8,7 @@
 
 #include "host/core/request/infer_request.h"
 #include "tests/host/core/support/schema_of.h"
+#include "tests/support/test_folder.h"
 
 namespace nereid::core {
 namespace {
@@ -24,13 +25,7 @@ ModelConfig Config(int max_batch_size, const std::string& dims, const std::strin
 
 class SequenceStatesTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (std::filesystem::temp_directory_path() / "nereid_states_XXXXXX").string();
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    std::filesystem::create_directory(folder_ / "initial_state");
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { std::filesystem::create_directory(folder_ / "initial_state"); }
   void Use(const ModelConfig& config) {
     auto specs = MakeStateSpecs(config, folder_);
     ASSERT_TRUE(specs.ok()) << specs.status().message();
@@ -56,7 +51,8 @@ class SequenceStatesTest : public testing::Test {
     std::memcpy(*State()->Buffer(byte_size), values.data(), byte_size);
   }
 
-  std::filesystem::path folder_;
+  const TestFolder parent_;
+  const std::filesystem::path folder_ = parent_.path();
   std::vector<StateSpec> specs_;
   std::unique_ptr<SequenceStates> states_;
 };

@@ -5,10 +5,11 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <system_error>
 
-namespace nereid::core {
+namespace nereid {
 
 class TestFolder {
  public:
@@ -25,9 +26,16 @@ class TestFolder {
   TestFolder& operator=(const TestFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
+  // The path of a file or folder in it, as text.
+  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
+  // Writes a file, and the folders that its name has.
+  void Write(const std::string& name, const std::string& bytes) const {
+    std::filesystem::create_directories((path_ / name).parent_path());
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+  }
 
  private:
   std::filesystem::path path_;
 };
 
-}  // namespace nereid::core
+}  // namespace nereid
