@@ -1,9 +1,8 @@
 """Requests over gRPC to the models of the test backends `patient` and `ticker` (the fixture patient_repository), which answer after the requested
 time and count running and cancelled requests."""
-import time
-
 import grpc
 from tritonclient.grpc import service_pb2 as pb
+from waiting import wait_for
 
 
 def connect(server):
@@ -25,17 +24,10 @@ def counters(stub):
     return values["RUNNING"], values["CANCELLED"]
 
 
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
-
-
 def expect_cancelled(stub, before, count):
-    wait_until(lambda: counters(stub)[0] == 0)
+    wait_running(stub, 0)
     assert counters(stub)[1] == before + count
 
 
 def wait_running(stub, count):
-    wait_until(lambda: counters(stub)[0] == count)
+    wait_for(lambda: counters(stub)[0] == count, lambda: f"{count} running requests, now {counters(stub)[0]}")

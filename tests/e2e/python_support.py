@@ -3,17 +3,15 @@ import json
 import os
 import pathlib
 import sys
-import time
 import urllib.error
 import urllib.request
 
 import numpy as np
-import pytest
 from http_request import send_http
 from streams import stream_of  # noqa: F401 (re-exported for the tests of Python models)
+from waiting import PATIENCE_S, wait_for
 
 MODELS = pathlib.Path(__file__).parent / "python_models"
-PATIENCE_S = 60
 
 
 def python_flags(*further):
@@ -76,16 +74,6 @@ def unload(server, name):
 def config_of(server, name):
     with urllib.request.urlopen(f"{server.url}/v2/models/{name}/config", timeout=PATIENCE_S) as answer:
         return json.loads(answer.read())
-
-
-def wait_for(condition, what):
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        value = condition()
-        if value:
-            return value
-        time.sleep(0.02)
-    pytest.fail(f"{what}: not within {PATIENCE_S} s")
 
 
 def recovered_pid(server):

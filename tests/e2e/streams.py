@@ -2,8 +2,7 @@
 import queue
 
 import tritonclient.grpc as grpcclient
-
-PATIENCE_S = 60
+from waiting import PATIENCE_S
 
 
 def stream_of(server, model, inputs, **further):

@@ -4,7 +4,6 @@ import os
 import pathlib
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
 
@@ -20,6 +19,7 @@ from raw_http2 import DATA, END_HEADERS, END_STREAM, HEADERS, RawHttp2, frame, r
 from server_process import free_ports
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
+from waiting import wait_for
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
 PATIENCE_S = 20
@@ -251,13 +251,6 @@ def test_a_key_reaches_neither_model_nor_log(server, keys):
     assert "guessed.secret" not in server.text()
 
 
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def test_a_changed_file_is_read_again(start_server, test_backends, dist, tmp_path):
     keys = Keys(dist, tmp_path / "keys.json")
     keys.add("old", "metadata")
@@ -269,17 +262,17 @@ def test_a_changed_file_is_read_again(start_server, test_backends, dist, tmp_pat
 
     assert status("old") == 200
     keys.path.write_text("{")
-    wait_until(lambda: "kept the previous API keys" in server.text())
+    wait_for(lambda: "kept the previous API keys" in server.text(), "the line of the damaged file")
     assert f"--api-key-file '{keys.path}'" in server.text()
     assert status("old") == 200
     keys.entries.clear()
     keys.add("new", "metadata")
     keys.write()
-    wait_until(lambda: status("new") == 200)
+    wait_for(lambda: status("new") == 200, "the new key")
     assert status("old") == 401
     reloads = server.text().count("reloaded API keys")
     os.kill(server.process.pid, signal.SIGHUP)
-    wait_until(lambda: server.text().count("reloaded API keys") > reloads)
+    wait_for(lambda: server.text().count("reloaded API keys") > reloads, "the line of the reload")
     assert server.stop() == 0
 
 

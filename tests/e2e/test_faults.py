@@ -24,6 +24,7 @@ import tritonclient.grpc
 import tritonclient.http
 import tritonclient.utils
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from waiting import wait_for
 
 CONFIG = """backend: "hostile"
 input [ { name: "INPUT0" data_type: TYPE_FP32 dims: [ -1 ] } ]
@@ -111,10 +112,7 @@ def test_loads_that_never_end_keep_the_server_from_nothing_else(start_server, te
     server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--exit-timeout-secs=1", "--model-load-wait-secs=0"])
     with concurrent.futures.ThreadPoolExecutor(5) as clients:
         loads = [clients.submit(control, server, protocol, "load", name) for name in stuck]
-        deadline = time.monotonic() + 60
-        while num_loading(server) != 5:
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_for(lambda: num_loading(server) == 5, "five loads")
         for action in ("load", "unload"):
             assert control(server, protocol, action, "good") is None
             status, text = control(server, protocol, action, "stuck0")
@@ -135,14 +133,9 @@ def test_a_load_that_never_ends_delays_neither_polls_nor_the_stop(start_server, 
     (tmp_path / "models").mkdir()
     server = start_server(tmp_path / "models", [test_backends, "--model-control-mode=poll", "--repository-poll-secs=1", "--exit-timeout-secs=1"])
     add("stuck", CONFIG)
-    deadline = time.monotonic() + 60
-    while num_loading(server) != 1:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: num_loading(server) == 1, "one load")
     add("late", WAITS_FOR_TWO)
-    while "successfully loaded 'late'" not in server.text():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(lambda: "successfully loaded 'late'" in server.text(), "the load of the late model")
     assert server.stop() == 1
     assert "1 models have not ended: 'stuck' (its load, begun" in server.text()
 
@@ -203,10 +196,8 @@ def num_waiting(server):
 
 
 def wait_until_it_waits(server, request):
-    deadline = time.monotonic() + 60
-    while num_waiting(server) != 1:
-        assert time.monotonic() < deadline and not request.done()
-        time.sleep(0.01)
+    wait_for(lambda: request.done() or num_waiting(server) == 1, "the request waits")
+    assert not request.done()
 
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
@@ -281,10 +272,7 @@ def test_sighup_opens_a_rotated_log_file_again(start_server, tmp_path):
     server = start_server(tmp_path / "models", [f"--log-file={log}"])
     log.rename(tmp_path / "log.1")
     server.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + 30
-    while not (log.exists() and "reloaded log file" in log.read_text()):
-        assert time.monotonic() < deadline and server.process.poll() is None
-        time.sleep(0.02)
+    wait_for(lambda: log.exists() and "reloaded log file" in log.read_text(), "the line of the reload")
     for path, port in (("/health", server.http), ("/metrics", server.metrics)):
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.request("HEAD", path)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
+from waiting import wait_for
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
 HOSTILE = """backend: "hostile" instance_group [ { kind: KIND_CPU } ]
@@ -88,11 +89,10 @@ def test_a_server_without_ports_for_requests_has_that_of_metrics(dist, tmp_path)
 
 def started(server):
     """Returns the log lines about started services, one per port. The last two may appear after the first answer."""
-    deadline = time.monotonic() + 60
-    while len(lines := [each for each in server.text().splitlines() if "Started" in each]) < 3:
-        assert time.monotonic() < deadline, server.text()
-        time.sleep(0.05)
-    return lines
+    def lines():
+        found = [each for each in server.text().splitlines() if "Started" in each]
+        return len(found) >= 3 and found
+    return wait_for(lines, server.text)
 
 
 @pytest.mark.parametrize("name, line", [("default", r"I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ .+:\d+\] "),

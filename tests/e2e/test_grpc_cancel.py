@@ -6,9 +6,10 @@ import threading
 
 import grpc
 import pytest
-from patient_client import connect, counters, expect_cancelled, request, wait_running, wait_until
+from patient_client import connect, counters, expect_cancelled, request, wait_running
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
+from waiting import wait_for
 
 FOREVER_MS = 3_600_000
 
@@ -89,7 +90,7 @@ def test_a_stopping_server_takes_no_more_requests_of_a_stream(start_server, pati
         answers = stub.ModelStreamInfer(requests(), timeout=60)
         wait_running(stub, 1)
         server.process.terminate()
-        wait_until(lambda: "Waiting for in-flight requests" in server.text())
+        wait_for(lambda: "Waiting for in-flight requests" in server.text(), "the server stops")
         is_stopping.set()
         heard = [next(answers) for _ in range(2)]
     assert [one.infer_response.id for one in heard] == ["before", "after"]
@@ -131,7 +132,7 @@ def test_a_storm_of_cancels_leaves_nothing_behind(server, stub):
         await channel.close()
 
     asyncio.run(storm())
-    wait_until(lambda: counters(stub)[0] == 0, seconds=30)
+    wait_running(stub, 0)
     assert server.alive()
 
 

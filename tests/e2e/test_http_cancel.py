@@ -7,6 +7,7 @@ import urllib.request
 import pytest
 
 from raw_http import Raw, post
+from waiting import wait_for
 
 FOREVER_MS = 3_600_000
 
@@ -25,10 +26,7 @@ def counters(server):
 
 
 def wait_running(server, count):
-    deadline = time.monotonic() + 60
-    while counters(server)[0] != count:
-        assert time.monotonic() < deadline, f"expected {count} running requests, got {counters(server)[0]}"
-        time.sleep(0.01)
+    wait_for(lambda: counters(server)[0] == count, lambda: f"{count} running requests, now {counters(server)[0]}")
 
 
 def infer_body():

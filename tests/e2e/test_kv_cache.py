@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from python_support import wait_for
+from waiting import wait_for
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
 CONFIG = f"""backend: "cpu_reference"

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
+from waiting import wait_for
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
 CONFIG = """backend: "%s"
@@ -104,13 +105,7 @@ def gauges(server, model):
 
 def expect_all_released(server, model):
     wanted = {"nv_trt_llm_request_metrics:active": 0, "nv_trt_llm_request_metrics:waiting": 0, "nv_trt_llm_kv_cache_block_metrics:used": 0}
-    deadline = time.monotonic() + 60
-    while True:
-        seen = gauges(server, model)
-        if {key: seen[key] for key in wanted} == wanted:
-            return
-        assert time.monotonic() < deadline, seen
-        time.sleep(0.05)
+    wait_for(lambda: wanted.items() <= gauges(server, model).items(), lambda: f"nothing in use, now {gauges(server, model)}")
 
 
 def expect_while_running(server, model, requests, is_seen):
@@ -182,6 +177,7 @@ def test_a_client_that_does_not_read_delays_no_other_and_gets_every_token(start_
 def test_2048_waiting_requests_get_the_same_answers_as_single_ones(server, backend):
     few = prompts(8)
     alone = [ask(server, [request("llm", prompt, 3, "x")])["x"] for prompt in few]
+    expect_all_released(server, "llm")  # metrics are updated after the answer
     before = gauges(server, "llm")
     answers = ask(server, [request("llm", few[i % 8], 3, str(i)) for i in range(2048)])
     assert len(answers) == 2048
@@ -257,9 +253,6 @@ def test_clients_that_leave_free_their_places(server):
     for _ in range(100):
         with socket.create_connection(("127.0.0.1", server.http)) as client:
             client.sendall((head + body).encode())
-    deadline = time.monotonic() + 60
-    while num_ended(server, "llm") < before + 100:
-        assert time.monotonic() < deadline, num_ended(server, "llm") - before
-        time.sleep(0.05)
+    wait_for(lambda: num_ended(server, "llm") >= before + 100, lambda: f"the end of 100 requests, now {num_ended(server, 'llm') - before}")
     expect_all_released(server, "llm")
     assert gauges(server, "llm")["nereid_llm_engine:output_tokens"] - tokens < 100 * 900 / 2

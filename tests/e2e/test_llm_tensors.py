@@ -3,13 +3,13 @@ import concurrent.futures
 import json
 import pathlib
 import shutil
-import time
 import urllib.request
 
 import numpy as np
 import pytest
 import tritonclient.http as httpclient
 from tritonclient.utils import InferenceServerException
+from waiting import wait_for
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
 PROMPT = [12, 45, 78, 101, 7, 33, 250, 18, 90, 61, 5, 14, 77, 39, 120, 8, 44, 99, 10, 3, 71, 55, 23, 42, 17, 66, 81, 29, 6, 200, 31, 9, 111, 48]
@@ -275,23 +275,19 @@ def test_a_prompt_is_counted_once_whatever_its_sequences(llm):
     names = ("nv_llm_input_token_len_sum", "nv_llm_output_token_len_sum", "nereid_llm_queue_seconds_count")
     before = [metric(llm, name)[0] for name in names]
     ask(llm, ["output_ids"], num_return_sequences=3, runtime_top_k=50)
-    deadline = time.monotonic() + 60
     wanted = [before[0] + len(PROMPT), before[1] + 18, before[2] + 3]
-    while [metric(llm, name)[0] for name in names] != wanted and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert [metric(llm, name)[0] for name in names] == wanted
+    counts = lambda: [metric(llm, name)[0] for name in names]
+    wait_for(lambda: counts() == wanted, lambda: f"{wanted}, now {counts()}")
 
 
 def test_a_v1_model_has_the_metrics_of_v1_and_an_idle_engine_idle_ones(start_server, tmp_path):
     add_model(tmp_path, "old", "gpt_model_type", "V1")
     server = start_server(tmp_path)
     ask(server, ["output_ids"], model="old")
-    deadline = time.monotonic() + 60
     families = {"nv_trt_llm_v1_metrics{": [8, 0, 0], 'nv_trt_llm_request_metrics{model="old",request_type="scheduled"': [0],
                 "nv_trt_llm_disaggregated_serving_metrics{": [0, 0], "nv_trt_llm_inflight_batcher_metrics": []}
-    while any(metric(server, line, "old") != values for line, values in families.items()) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert {line: metric(server, line, "old") for line in families} == families
+    seen = lambda: {line: metric(server, line, "old") for line in families}
+    wait_for(lambda: seen() == families, lambda: f"{families}, now {seen()}")
 
 
 def test_metrics_have_the_published_families(llm):
@@ -301,10 +297,7 @@ def test_metrics_have_the_published_families(llm):
         return metric(llm, line)
 
     def poll(line, wanted):  # gauges are updated after the answer was sent
-        deadline = time.monotonic() + 60
-        while not (value(line) and wanted(value(line)[0])) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert wanted(value(line)[0]), line
+        wait_for(lambda: value(line) and wanted(value(line)[0]), lambda: f"{line}, now {value(line)}")
 
     poll('nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="tokens_per"', lambda count: count == 16)
     poll('nv_trt_llm_kv_cache_block_metrics{kv_cache_block_type="max"', lambda count: count > 0)

@@ -3,7 +3,6 @@ import json
 import pathlib
 import shutil
 import struct
-import time
 import urllib.error
 import urllib.request
 
@@ -12,6 +11,7 @@ import pytest
 import tritonclient.http as httpclient
 from serve_process import Serving, run
 from tritonclient.utils import InferenceServerException
+from waiting import wait_for
 
 DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
 LAYERS, HIDDEN, Q, KV, INNER, RANK = 7, 384, 384, 128, 960, 4
@@ -109,25 +109,17 @@ def test_an_adapter_is_used_by_name_and_has_prefixes_of_its_own(llm):
     assert len(lines) == 1 and 'max_lora="64"' in lines[0] and 'running_lora_adapters=""' in lines[0] and 'waiting_lora_adapters=""' in lines[0]
 
 
-def wait_for(ready):
-    for _ in range(100):
-        if ready():
-            return
-        time.sleep(0.1)
-    pytest.fail("the folder was not read again")
-
-
 def test_a_watched_folder_loads_replaces_and_unloads(llm):
     write_adapter(llm.adapters / "later", 2)
     names = lambda: error_of(llm, name="?").rpartition("adapters: ")[2]
-    wait_for(lambda: "'later'" in names())
+    wait_for(lambda: "'later'" in names(), "the new adapter")
     first, _ = ask(llm, name="later")
     write_adapter(llm.adapters / "later", 3)
-    wait_for(lambda: ask(llm, name="later")[0] != first)
+    wait_for(lambda: ask(llm, name="later")[0] != first, "the replaced adapter")
     shutil.rmtree(llm.adapters / "later")
-    wait_for(lambda: "'later'" not in names())
+    wait_for(lambda: "'later'" not in names(), "the adapter is unloaded")
     write_adapter(llm.adapters / "broken", 2, use_dora=True)
-    wait_for(lambda: "LoRA adapter 'broken' in" in llm.text() and "'use_dora' is true: not supported" in llm.text())
+    wait_for(lambda: "LoRA adapter 'broken' in" in llm.text() and "'use_dora' is true: not supported" in llm.text(), "the line of the broken adapter")
 
 
 def test_tensors_of_tensorrt_llm_stay_in_the_cache(llm):

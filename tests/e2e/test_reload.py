@@ -6,6 +6,7 @@ import urllib.error
 import urllib.request
 
 import pytest
+from waiting import wait_for
 
 CONFIG = """backend: "identity_c"
 max_batch_size: 4
@@ -60,13 +61,6 @@ class Clients:
             thread.join()
 
 
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that in time"
-        time.sleep(0.02)
-
-
 def test_reloading_on_request_drops_nothing(start_server, test_backends, tmp_path):
     write_model(tmp_path, 1)
     server = start_server(tmp_path, [test_backends, "--model-control-mode=explicit", "--load-model=model"])
@@ -76,7 +70,7 @@ def test_reloading_on_request_drops_nothing(start_server, test_backends, tmp_pat
             write_model(tmp_path, count)
             post(server, "/v2/repository/models/model/load")
             assert get(server, "/v2/models/model/config")["instance_group"][0]["count"] == count
-            wait_until(lambda: clients.answered > before or clients.failures)
+            wait_for(lambda: clients.answered > before or clients.failures, "an answer")
     assert not clients.failures and server.alive()
 
 
@@ -85,14 +79,15 @@ def test_polling_follows_the_disk_and_drops_nothing(start_server, test_backends,
     server = start_server(tmp_path, [test_backends, "--model-control-mode=poll", "--repository-poll-secs=1"])
     with Clients(server) as clients:
         write_model(tmp_path, 2)
-        wait_until(lambda: get(server, "/v2/models/model/config")["instance_group"][0]["count"] == 2)
+        wait_for(lambda: get(server, "/v2/models/model/config")["instance_group"][0]["count"] == 2, "the new configuration")
         write_model(tmp_path, 2, versions=("1", "2"))
-        wait_until(lambda: get(server, "/v2/models/model")["versions"] == ["2"])
+        wait_for(lambda: get(server, "/v2/models/model")["versions"] == ["2"], "the new version")
     assert not clients.failures
     write_model(tmp_path / "other", 1)
     (tmp_path / "other/model").rename(tmp_path / "late")
     (tmp_path / "other").rmdir()
-    wait_until(lambda: any(entry["name"] == "late" and entry.get("state") == "READY" for entry in post(server, "/v2/repository/index")))
+    wait_for(lambda: any(entry["name"] == "late" and entry.get("state") == "READY" for entry in post(server, "/v2/repository/index")),
+             "the late model is ready")
 
 
 def counts(server):
@@ -107,7 +102,7 @@ def test_versions_that_did_not_change_stay_and_drop_nothing(start_server, test_b
     for version in ("1", "2"):
         post(server, f"/v2/models/model/versions/{version}/infer", BODY)
     with Clients(server) as clients:
-        wait_until(lambda: clients.answered)
+        wait_for(lambda: clients.answered, "an answer")
         (tmp_path / "model/3").mkdir()
         post(server, "/v2/repository/models/model/load")
         assert counts(server)["1"] == 1 and counts(server)["2"] >= 1 and "3" in counts(server)

@@ -7,12 +7,12 @@ import pathlib
 import re
 import shutil
 import subprocess
-import time
 import urllib.error
 import urllib.request
 
 from http_request import send_http
 import pytest
+from waiting import wait_for
 
 GATED = """import json, os, time
 import numpy as np
@@ -53,13 +53,6 @@ def add_model(root, name, more, code=GATED):
     return folder
 
 
-def wait_for(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 class Clients:
     """Sends concurrent requests. `pending` waits until so many of them are queued."""
 
@@ -80,12 +73,12 @@ class Clients:
             return float(re.search(rf'^{name}{{model="{model}",version="1"}} (.*)$', answer.read().decode(), re.M)[1])
 
     def wait_for_pending(self, model, count):
-        wait_for(lambda: self.metric("nv_inference_pending_request_count", model) == count)
+        wait_for(lambda: self.metric("nv_inference_pending_request_count", model) == count, f"{count} pending requests")
 
     def occupy(self, model):
         """Sends a request that occupies the model until the gate opens."""
         request = self.send(model, 0)
-        wait_for(lambda: request.done() or (self.root / f"gate.{model}").exists())
+        wait_for(lambda: request.done() or (self.root / f"gate.{model}").exists(), "the model waits at its gate")
         assert not request.done(), request.result()
         return request
 

@@ -22,6 +22,7 @@ from hub_server import COMMIT, Hub, files_of
 from serve_process import ANY_PORTS, PROMPT, Serving, run
 from terminal import read_terminal
 from tritonclient.utils import InferenceServerException
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -128,10 +129,7 @@ def test_sighup_opens_a_rotated_access_log_again(dist, tmp_path):
     log.rename(older)
     (tmp_path / "log").rename(tmp_path / "log.1")
     serving.process.send_signal(signal.SIGHUP)
-    deadline = time.monotonic() + 30
-    while not ((tmp_path / "log").exists() and "reloaded access log" in (tmp_path / "log").read_text()):
-        assert time.monotonic() < deadline and serving.process.poll() is None
-        time.sleep(0.02)
+    wait_for(lambda: (tmp_path / "log").exists() and "reloaded access log" in (tmp_path / "log").read_text(), "the line of the reload")
     complete(serving, "demo")
     assert serving.stop() == 0
     assert [len(path.read_text().splitlines()) for path in (older, log)] == [1, 1]
@@ -232,10 +230,7 @@ def test_a_server_that_stops_ends_requests_that_wait_for_a_model(dist, tmp_path,
 def test_an_idle_model_leaves_and_comes_back(dist, tmp_path):
     serving = Serving(dist, tmp_path, "demo", "--idle-seconds=1")
     assert complete(serving, "demo")
-    deadline = time.monotonic() + 60
-    while states(serving):
-        assert time.monotonic() < deadline, "the model is still loaded"
-        time.sleep(0.05)
+    wait_for(lambda: not states(serving), "the model leaves")
     assert complete(serving, "demo") and states(serving) == {"demo"}
     assert serving.stop() == 0
 

@@ -2,7 +2,6 @@
 import pathlib
 import shutil
 import threading
-import time
 import urllib.request
 
 import numpy as np
@@ -10,6 +9,7 @@ import pytest
 import tritonclient.grpc as grpc_client
 import tritonclient.http as http_client
 from tritonclient.utils import InferenceServerException
+from waiting import wait_for
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 REFUSED = "Server is stopping, scheduler for model has stopped accepting new inference requests"
@@ -77,13 +77,6 @@ def refusal(call, *arguments, **more):
     return caught.value.message()
 
 
-def wait_until(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
-
-
 def test_stopping_server_refuses_new_requests_by_name_and_finishes_running_ones(start_server, repository):
     server = start_server(repository)
     answers = []
@@ -92,9 +85,9 @@ def test_stopping_server_refuses_new_requests_by_name_and_finishes_running_ones(
         assert add(grpc_client, grpc, 5, sequence_id=1, sequence_start=True) == 5
         assert add(http_client, http, 70, sequence_id=2, sequence_start=True) == 70
         grpc.async_infer("twice", number(grpc_client, "IN", 1500, [1]), lambda result, error: answers.append(error or result))
-        wait_until((repository / "slow/1/begun").exists)
+        wait_for((repository / "slow/1/begun").exists, "the slow request has begun")
         server.process.terminate()
-        wait_until(lambda: "Model 'seq' (version 1) has 2 in-flight inferences" in server.text())
+        wait_for(lambda: "Model 'seq' (version 1) has 2 in-flight inferences" in server.text(), "the line of the sequences")
 
         with grpc_client.InferenceServerClient(f"127.0.0.1:{server.grpc}") as other:
             for client in (grpc, other):
@@ -109,7 +102,7 @@ def test_stopping_server_refuses_new_requests_by_name_and_finishes_running_ones(
 
         assert add(grpc_client, grpc, 7, sequence_id=1) == 12
         assert add(http_client, http, 7, sequence_id=2) == 77
-        wait_until(lambda: answers)
+        wait_for(lambda: answers, "an answer")
         assert not isinstance(answers[0], Exception), "a step of an ensemble that had begun was refused"
         assert server.alive(), "it does not wait for open sequences"
         assert add(grpc_client, grpc, 1, sequence_id=1, sequence_end=True) == 13

@@ -11,9 +11,10 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.grpc import service_pb2_grpc
 
-from patient_client import connect, counters, request, wait_running, wait_until
+from patient_client import connect, counters, request, wait_running
 from python_support import python_flags
 from raw_http import Raw, post
+from waiting import wait_for
 
 LIMIT_BYTES = 8_000_000
 RESPONSE_BYTES = 500_000
@@ -164,7 +165,7 @@ def test_a_grpc_client_that_reads_nothing_is_cut_off(server, stub, model):
         with channel:
             wait_running(stub, 1)
             assert len(list(streamed(server, "ticker", count=3)[1])) == 3  # others are served meanwhile
-            wait_until(lambda: counters(stub) == (0, before + 1))
+            wait_for(lambda: counters(stub) == (0, before + 1), "the request is cancelled")
             with pytest.raises(grpc.RpcError) as caught:
                 list(call)
     assert caught.value.code() == grpc.StatusCode.CANCELLED
@@ -175,7 +176,7 @@ def test_an_http_client_that_reads_nothing_is_cut_off(server, stub):
     before = counters(stub)[1]
     with Memory(server) as memory, Raw(server.http, receive_buffer=4096) as client:
         client.send(post("/v2/models/ticker/generate_stream", {"COUNT": -1, "INTERVAL_MS": 0, "SIZE": 100_000}))
-        wait_until(lambda: counters(stub) == (0, before + 1))
+        wait_for(lambda: counters(stub) == (0, before + 1), "the request is cancelled")
     assert memory.growth < LIMIT_BYTES + MAX_GROWTH_BYTES
 
 
@@ -186,7 +187,7 @@ def test_a_client_that_cancels_ends_the_wait_of_its_model(server, stub):
         wait_running(stub, 1)
         next(call)
         call.cancel()
-        wait_until(lambda: counters(stub) == (0, before + 1))
+        wait_for(lambda: counters(stub) == (0, before + 1), "the request is cancelled")
 
 
 def test_a_model_with_one_thread_serves_others_after_a_client_that_does_not_read(server):

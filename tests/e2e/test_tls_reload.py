@@ -4,21 +4,13 @@ import pathlib
 import shutil
 import socket
 import ssl
-import time
 
 import grpc
 import pytest
 from tritonclient.grpc import service_pb2, service_pb2_grpc
+from waiting import wait_for
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
-PATIENCE_S = 20
-
-
-def wait_until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 class Files:
@@ -76,11 +68,11 @@ def test_replaced_certificates_serve_new_connections_and_keep_the_old_ones(start
     kept = connection.sock
     files.put(certificates.untrusted.sign("replacement"), certificates.untrusted)
     for port, context in ((server.http, new), (server.grpc, h2(certificates.untrusted.context()))):
-        wait_until(lambda port=port, context=context: issuer(port, context) == "untrusted")
+        wait_for(lambda port=port, context=context: issuer(port, context) == "untrusted", "the new certificate")
     assert issuer(server.http, old) is None
     assert answers() and connection.sock is kept
     files.cert.write_text("-----BEGIN NONSENSE-----\n")
-    wait_until(lambda: server.text().count("kept the previous TLS files") >= 2)
+    wait_for(lambda: server.text().count("kept the previous TLS files") >= 2, "the lines of both ports")
     assert f"--http-server-cert '{files.cert}'" in server.text() and f"--grpc-server-cert '{files.cert}'" in server.text()
     assert issuer(server.http, new) == "untrusted" and answers()
     connection.close()
@@ -107,7 +99,7 @@ def test_replaced_roots_decide_which_new_clients_are_known(start_server, certifi
     assert status(context) == 200 and status(stranger) is None
     shutil.copy(certificates.untrusted.cert, files.root.with_suffix(".new"))
     files.root.with_suffix(".new").rename(files.root)
-    wait_until(lambda: status(stranger) == 200)
+    wait_for(lambda: status(stranger) == 200, "the new list of authorities")
     assert status(context) is None
     server.stop()
 

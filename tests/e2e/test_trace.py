@@ -6,10 +6,10 @@ import pathlib
 import socket
 import ssl
 import threading
-import time
 import urllib.request
 
 import pytest
+from waiting import wait_for
 
 GOLDEN = pathlib.Path(__file__).resolve().parents[1] / "golden/repo"
 INFER = "/v2/models/identity_fp32/infer"
@@ -32,15 +32,6 @@ def infer(server, request_id, headers=None):
     assert post(server.url + INFER, {"id": request_id, "inputs": [TENSOR]}, headers)["id"] == request_id
 
 
-def eventually(condition, seconds=60):
-    """Returns the result of `condition` once it is true."""
-    deadline = time.monotonic() + seconds
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.02)
-    return value
-
-
 def traces(path):
     """Returns the traces of a file by request id: names of timestamps, and tensors."""
     found = {}
@@ -61,7 +52,7 @@ def test_trace_file_has_the_events_of_each_traced_request(start_server, backends
                                    "--trace-config=level=TENSORS"], "/v2/models/identity_fp32/ready")
     for request_id in ("a", "b"):
         infer(server, request_id)
-    found = eventually(lambda: (now := traces(path)) and len(now) == 2 and now)
+    found = wait_for(lambda: (now := traces(path)) and len(now) == 2 and now, "two traces")
     for trace in found.values():
         assert trace["model"] == "identity_fp32"
         names = [each["name"] for each in trace["timestamps"]]
@@ -86,7 +77,7 @@ def test_model_settings_select_traced_requests(start_server, backends, tmp_path)
     assert list(changed) == ["trace_level", "trace_rate", "trace_count", "log_frequency", "trace_file", "trace_mode"]
     for request_id in ("first", "second", "third", "fourth"):
         infer(server, request_id)
-    found = eventually(lambda: traces(path.with_name("trace.json.0")))
+    found = wait_for(lambda: traces(path.with_name("trace.json.0")), "the first file")
     assert list(found) == ["second"]  # every second request, and one in total
     assert not path.with_name("trace.json.1").exists()
 
@@ -96,12 +87,12 @@ def test_as_many_traces_as_are_counted_are_a_file_of_their_own(start_server, bac
     server = start_server(GOLDEN, [*backends, f"--trace-config=triton,file={path}", "--trace-config=rate=1", "--trace-config=level=TIMESTAMPS"],
                           "/v2/models/identity_fp32/ready")
     infer(server, "before")
-    eventually(lambda: "before" in traces(path))
+    wait_for(lambda: "before" in traces(path), "the trace")
     for ids in (["a", "b"], ["c", "d"]):
         assert post(f"{server.url}/v2/trace/setting", {"trace_count": "2"})["trace_count"] == "2"
         for request_id in (*ids, "beyond"):
             infer(server, request_id)
-    eventually(lambda: len(traces(second)) == 2)
+    wait_for(lambda: len(traces(second)) == 2, "two traces")
     assert list(traces(first)) == ["a", "b"] and list(traces(second)) == ["c", "d"] and list(traces(path)) == ["before"]
     post(f"{server.url}/v2/trace/setting", {"trace_count": "3"})
     infer(server, "last")
@@ -116,7 +107,7 @@ def test_a_full_disk_costs_traces_alone(start_server, backends):
     for request_id in range(5):
         infer(server, str(request_id))
     log = pathlib.Path(server.log)
-    eventually(lambda: "/dev/full" in log.read_text() and "No space left on device" in log.read_text())
+    wait_for(lambda: "/dev/full" in log.read_text() and "No space left on device" in log.read_text(), "the line of the full disk")
     assert server.stop() == 0
     assert log.read_text().count("No space left on device") == 1
 
@@ -180,7 +171,7 @@ def test_a_collector_receives_spans_that_hang_together(start_server, backends, c
     caller = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331")
     infer(server, "not traced")
     infer(server, "traced", {"traceparent": f"00-{caller[0]}-{caller[1]}-01"})  # a request that the caller traces is traced, whatever the rate
-    spans = eventually(lambda: len(collector.spans) >= 3 and {span["name"]: span for span in collector.spans})
+    spans = wait_for(lambda: len(collector.spans) >= 3 and {span["name"]: span for span in collector.spans}, "three spans")
     assert set(spans) == {"InferRequest", "identity_fp32", "compute"}
     assert {span["traceId"] for span in spans.values()} == {caller[0]}
     assert spans["InferRequest"]["parentSpanId"] == caller[1]
@@ -205,7 +196,7 @@ def traced_over_tls(start_server, backends, url, trusted):
 def test_a_collector_may_speak_tls(start_server, backends, tls_collector, certificates):
     url = f"https://localhost:{tls_collector.server_port}/v1/traces"
     server = traced_over_tls(start_server, backends, url, certificates.authority.cert)
-    eventually(lambda: {"InferRequest", "identity_fp32"} <= {span["name"] for span in tls_collector.spans})
+    wait_for(lambda: {"InferRequest", "identity_fp32"} <= {span["name"] for span in tls_collector.spans}, "the spans")
     assert server.stop() == 0
     assert "OpenTelemetry: lost" not in pathlib.Path(server.log).read_text()
 
@@ -213,7 +204,7 @@ def test_a_collector_may_speak_tls(start_server, backends, tls_collector, certif
 def test_spans_are_not_sent_to_an_untrusted_collector(start_server, backends, tls_collector, certificates):
     url = f"https://127.0.0.1:{tls_collector.server_port}/v1/traces"
     server = traced_over_tls(start_server, backends, url, certificates.untrusted.cert)
-    eventually(lambda: "OpenTelemetry: lost" in pathlib.Path(server.log).read_text())
+    wait_for(lambda: "OpenTelemetry: lost" in pathlib.Path(server.log).read_text(), "the line of the lost spans")
     assert "certificate" in pathlib.Path(server.log).read_text() and not tls_collector.spans
     assert server.stop() == 0
 
