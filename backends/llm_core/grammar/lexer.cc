@@ -270,23 +270,8 @@ bool Lexer::RemoveLong(const LexState* state, const TokenSet& tokens, TokenSet& 
     if (!has(token.id) || reads(token)) continue;
     for (int32_t id = token.id; id >= 0; id = vocabulary_->NextTwin(id)) removed.push_back(id);
   }
-  // Ends of terminals that far inside of a long token.
   std::vector<TokenSet::Exit> exits;
-  bool has_other_exits = false;
-  for (TokenSet::Exit exit : tokens.exits) {
-    const size_t depth = tokens.trie->nodes[exit.node].depth;
-    if (depth > Vocabulary::kMaxShortBytes) {
-      const std::string_view bytes = vocabulary_->token(tokens.trie->TokenBelow(exit.node));
-      const LexState* at = state;
-      for (size_t i = 0; i < depth && at != nullptr; ++i) {
-        at = (*ExpandLocked(at))[static_cast<uint8_t>(bytes[i])];
-      }
-      has_other_exits |= at == nullptr || at->accepting != exit.state->accepting;
-      if (at == nullptr || at->accepting.empty()) continue;
-      exit.state = at;
-    }
-    exits.push_back(exit);
-  }
+  const bool has_other_exits = ReadExits(state, tokens, exits);
   if (removed.empty() && !has_other_exits) return false;
   set = tokens;
   for (const int32_t id : removed) {
@@ -295,6 +280,26 @@ bool Lexer::RemoveLong(const LexState* state, const TokenSet& tokens, TokenSet& 
   }
   set.exits = std::move(exits);
   return true;
+}
+
+bool Lexer::ReadExits(const LexState* state, const TokenSet& tokens,
+                      std::vector<TokenSet::Exit>& exits) {
+  bool any_differs = false;
+  for (TokenSet::Exit exit : tokens.exits) {
+    const size_t depth = tokens.trie->nodes[exit.node].depth;
+    if (depth > Vocabulary::kMaxShortBytes) {
+      const std::string_view bytes = vocabulary_->token(tokens.trie->TokenBelow(exit.node));
+      const LexState* at = state;
+      for (size_t i = 0; i < depth && at != nullptr; ++i) {
+        at = (*ExpandLocked(at))[static_cast<uint8_t>(bytes[i])];
+      }
+      any_differs |= at == nullptr || at->accepting != exit.state->accepting;
+      if (at == nullptr || at->accepting.empty()) continue;
+      exit.state = at;
+    }
+    exits.push_back(exit);
+  }
+  return any_differs;
 }
 
 bool Lexer::Reads(const LexState* state, std::string_view bytes) {

@@ -101,6 +101,9 @@ class Lexer {
   // Makes the tokens of a state from those of its saturated state. Returns false if they are the
   // same.
   bool RemoveLong(const LexState* state, const TokenSet& tokens, TokenSet& set);
+  // Fills `exits` with the ends of terminals inside of tokens; those that lie farther inside than a
+  // short token is long are read anew from `state`. Returns whether any of these differs.
+  bool ReadExits(const LexState* state, const TokenSet& tokens, std::vector<TokenSet::Exit>& exits);
   bool Reads(const LexState* state, std::string_view bytes);
   bool AllowsPlainText(const LexState* state);
   void Collect(const LexState* state, const TokenTrie& trie, TokenSet& set);

@@ -301,6 +301,24 @@ class Parser {
     return value;
   }
 
+  // What follows "\u": four digits, digits in braces, or both halves of a surrogate pair.
+  Result<uint32_t> ParseUnicodeEscape() {
+    if (Take('{')) {
+      const size_t end = text_.find('}', pos_);
+      if (end == std::string_view::npos || end - pos_ > 6 || end == pos_) {
+        return Fault("\\u{ without a number");
+      }
+      NEREID_ASSIGN_OR_RETURN(const uint32_t value, Hex(static_cast<int>(end - pos_)));
+      ++pos_;
+      return value;
+    }
+    NEREID_ASSIGN_OR_RETURN(const uint32_t value, Hex(4));
+    if (value < 0xD800 || value > 0xDBFF) return value;
+    if (!TakeText("\\u")) return Fault("half of a surrogate pair");
+    NEREID_ASSIGN_OR_RETURN(const uint32_t low, Hex(4));
+    return 0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00);
+  }
+
   Result<CodePointSet> ParseEscape() {
     ++pos_;  // the backslash
     if (pos_ >= text_.size()) return Fault("a backslash at the end");
@@ -345,20 +363,8 @@ class Parser {
         if (pos_ < text_.size()) return one(static_cast<uint8_t>(text_[pos_++]) & 31u);
         return Fault("a control letter is missing");
       case 'u': {
-        if (Take('{')) {
-          const size_t end = text_.find('}', pos_);
-          if (end == std::string_view::npos || end - pos_ > 6 || end == pos_) {
-            return Fault("\\u{ without a number");
-          }
-          NEREID_ASSIGN_OR_RETURN(const uint32_t value, Hex(static_cast<int>(end - pos_)));
-          ++pos_;
-          return one(value);
-        }
-        NEREID_ASSIGN_OR_RETURN(const uint32_t value, Hex(4));
-        if (value < 0xD800 || value > 0xDBFF) return one(value);
-        if (!TakeText("\\u")) return Fault("half of a surrogate pair");
-        NEREID_ASSIGN_OR_RETURN(const uint32_t low, Hex(4));
-        return one(0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00));
+        NEREID_ASSIGN_OR_RETURN(const uint32_t value, ParseUnicodeEscape());
+        return one(value);
       }
       case 'p':
       case 'P':

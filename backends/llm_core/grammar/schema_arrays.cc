@@ -22,22 +22,7 @@ Status SchemaBuilder::AddArray(RuleId rule, const ArrayRules& rules) {
     max = std::min(max, different.max_items);
     if (max < rules.min_items) return Status::Ok();
   }
-  if (rules.counts.size() > kMaxCounts) {
-    return UnsupportedError("contains: more than ", kMaxCounts, " of them cannot be enforced");
-  }
-  const bool has_max = rules.max_items || max <= kMaxCount;
-  uint64_t num_positions =  // further ones repeat the last; the first one has no comma
-      std::max({uint64_t{rules.NumFirst()}, rules.min_items, has_max ? max : 0, uint64_t{1}});
-  uint64_t num_states = 1;
-  for (const ArrayRules::Count& count : rules.counts) {
-    num_positions = std::max(num_positions, count.from);
-    num_states *= std::min(count.max.value_or(count.min), kMaxCount) + 1;
-    if (num_states > kMaxCount) break;
-  }
-  if (num_positions > kMaxCount || num_positions * num_states > 10 * kMaxCount) {
-    return UnsupportedError("minItems, maxItems, contains: counts over ", kMaxCount,
-                            " cannot be enforced");
-  }
+  NEREID_ASSIGN_OR_RETURN(const uint64_t num_positions, NumPositions(rules, max));
   std::map<ItemState, StateId> known;
   std::vector<ItemState> open;
   const auto state_of = [&](const ItemState& state) {
@@ -81,6 +66,26 @@ Status SchemaBuilder::AddArray(RuleId rule, const ArrayRules& rules) {
     }
   }
   return Status::Ok();
+}
+
+Result<uint64_t> SchemaBuilder::NumPositions(const ArrayRules& rules, uint64_t max_items) {
+  if (rules.counts.size() > kMaxCounts) {
+    return UnsupportedError("contains: more than ", kMaxCounts, " of them cannot be enforced");
+  }
+  const bool has_max = rules.max_items || max_items <= kMaxCount;
+  uint64_t num_positions =  // at least one, since the first item has no comma
+      std::max({uint64_t{rules.NumFirst()}, rules.min_items, has_max ? max_items : 0, uint64_t{1}});
+  uint64_t num_states = 1;
+  for (const ArrayRules::Count& count : rules.counts) {
+    num_positions = std::max(num_positions, count.from);
+    num_states *= std::min(count.max.value_or(count.min), kMaxCount) + 1;
+    if (num_states > kMaxCount) break;
+  }
+  if (num_positions > kMaxCount || num_positions * num_states > 10 * kMaxCount) {
+    return UnsupportedError("minItems, maxItems, contains: counts over ", kMaxCount,
+                            " cannot be enforced");
+  }
+  return num_positions;
 }
 
 Result<bool> SchemaBuilder::CountItem(const ArrayRules& rules, uint32_t counted,

@@ -79,6 +79,9 @@ class SchemaBuilder {
   // each count counts; as far as it matters.
   using ItemState = std::vector<uint64_t>;
   Status AddArray(RuleId rule, const ArrayRules& rules);
+  // The number of positions that differ in what may follow; further ones repeat the last.
+  // `max_items` is what the schema allows. Errors: UNSUPPORTED if there are too many states.
+  Result<uint64_t> NumPositions(const ArrayRules& rules, uint64_t max_items);
   // Adds to `schemas` and `next` what holds for an item that exactly the counts in `counted` count.
   // A count that only has a minimum may leave out an item. Returns false if it is not to be added.
   Result<bool> CountItem(const ArrayRules& rules, uint32_t counted, const ItemState& state,

@@ -70,6 +70,51 @@ std::string ResolveUri(std::string_view base, std::string_view reference) {
   return out + to.path.substr(path.size());
 }
 
+std::string PercentDecoded(std::string_view text) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    unsigned value = 0;
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::sscanf(std::string(text.substr(i + 1, 2)).c_str(), "%2x", &value) == 1) {
+      decoded += static_cast<char>(value);
+      i += 2;
+    } else {
+      decoded += text[i];
+    }
+  }
+  return decoded;
+}
+
+// Takes the first key, such as "a/b" of "/a~1b/c", from a JSON pointer that is not empty; RFC 6901.
+std::string TakeKey(std::string_view& pointer) {
+  pointer.remove_prefix(1);
+  const size_t end = std::min(pointer.find('/'), pointer.size());
+  std::string key;
+  for (size_t i = 0; i < end; ++i) {
+    if (pointer[i] == '~' && i + 1 < end) {
+      key += pointer[++i] == '1' ? '/' : '~';
+    } else {
+      key += pointer[i];
+    }
+  }
+  pointer.remove_prefix(end);
+  return key;
+}
+
+// The member of an object, or the element of an array; nullptr if there is none.
+const Json* FindChild(const Json& value, const std::string& key) {
+  if (value.is_object()) {
+    const auto member = value.find(key);
+    return member == value.end() ? nullptr : &*member;
+  }
+  if (!value.is_array() || key.empty() || key.size() >= 9 ||
+      !std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; })) {
+    return nullptr;
+  }
+  const size_t index = std::stoul(key);
+  return index < value.size() ? &value[index] : nullptr;
+}
+
 bool FindPath(const Json& value, const Json* wanted, std::string& path) {
   if (&value == wanted) return true;
   const size_t size = path.size();
@@ -234,47 +279,17 @@ Result<const Json*> SchemaDocument::Resolve(const Json& schema, const std::strin
     }
     resource = found->second;
   }
-  std::string name;  // percent-decoded
-  for (size_t i = hash + 1; i < reference.size(); ++i) {
-    unsigned value = 0;
-    if (reference[i] == '%' && i + 2 < reference.size() &&
-        std::sscanf(reference.substr(i + 1, 2).c_str(), "%2x", &value) == 1) {
-      name += static_cast<char>(value);
-      i += 2;
-    } else {
-      name += reference[i];
-    }
-  }
-  std::string_view rest = name;
-  if (!rest.empty() && rest[0] != '/') {
+  const std::string name =
+      PercentDecoded(std::string_view(reference).substr(std::min(hash + 1, reference.size())));
+  if (!name.empty() && name[0] != '/') {
     const auto anchor = resource->anchors.find(name);
     if (anchor != resource->anchors.end()) return anchor->second;
     return InvalidArgError("$ref: '", reference, "' does not exist");
   }
   const Json* at = resource->root;
-  while (!rest.empty()) {
-    rest.remove_prefix(1);
-    const size_t end = std::min(rest.find('/'), rest.size());
-    std::string key;
-    for (size_t i = 0; i < end; ++i) {
-      if (rest[i] == '~' && i + 1 < end) {
-        key += rest[++i] == '1' ? '/' : '~';
-      } else {
-        key += rest[i];
-      }
-    }
-    rest.remove_prefix(end);
-    const Json* next = nullptr;
-    if (at->is_object()) {
-      const auto member = at->find(key);
-      if (member != at->end()) next = &*member;
-    } else if (at->is_array() && !key.empty() && key.size() < 9 &&
-               std::all_of(key.begin(), key.end(), [](char c) { return c >= '0' && c <= '9'; })) {
-      const size_t index = std::stoul(key);
-      if (index < at->size()) next = &(*at)[index];
-    }
-    if (next == nullptr) return InvalidArgError("$ref: '", reference, "' does not exist");
-    at = next;
+  for (std::string_view pointer = name; !pointer.empty();) {
+    at = FindChild(*at, TakeKey(pointer));
+    if (at == nullptr) return InvalidArgError("$ref: '", reference, "' does not exist");
     if (const auto own = resource_of_.find(at); own != resource_of_.end()) resource = own->second;
   }
   const size_t num_before = num_dynamic_anchors_;

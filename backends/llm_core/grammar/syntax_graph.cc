@@ -62,13 +62,7 @@ size_t SyntaxGraph::size_bytes() const {
   return size;
 }
 
-Status SyntaxGraph::Finish(bool allows_no_text) {
-  const auto limit_error = [] {
-    return InvalidArgError(
-        "the grammar is too large: compiling it exceeds the limit of work or memory");
-  };
-  if (exhausted()) return limit_error();
-  // A state is useful if it leads to the end of its rule by edges that can be read.
+std::vector<bool> SyntaxGraph::FindUsefulStates() const {
   std::vector<std::vector<StateId>> before(states_.size());
   std::vector<std::vector<StateId>> callers(rules_.size());
   std::vector<bool> is_useful(states_.size());
@@ -88,12 +82,12 @@ Status SyntaxGraph::Finish(bool allows_no_text) {
     }
     if (state.accepts) mark(id);
   }
-  const auto is_usable = [&](const CallEdge& edge) {
-    return is_useful[edge.target] && is_useful[rules_[edge.rule].start];
-  };
   const auto check = [&](StateId id) {  // marks a state one of whose edges may have become usable
     const State& state = states_[id];
-    if (std::any_of(state.calls.begin(), state.calls.end(), is_usable) ||
+    if (std::any_of(state.calls.begin(), state.calls.end(),
+                    [&](const CallEdge& edge) {
+                      return is_useful[edge.target] && is_useful[rules_[edge.rule].start];
+                    }) ||
         std::any_of(state.terminals.begin(), state.terminals.end(),
                     [&](const TerminalEdge& edge) { return is_useful[edge.target]; }) ||
         std::any_of(state.empties.begin(), state.empties.end(),
@@ -112,11 +106,23 @@ Status SyntaxGraph::Finish(bool allows_no_text) {
       if (!is_useful[each]) check(each);
     }
   }
+  return is_useful;
+}
+
+Status SyntaxGraph::Finish(bool allows_no_text) {
+  const auto limit_error = [] {
+    return InvalidArgError(
+        "the grammar is too large: compiling it exceeds the limit of work or memory");
+  };
+  if (exhausted()) return limit_error();
+  const std::vector<bool> is_useful = FindUsefulStates();
   if (rules_.empty() || (!is_useful[rules_[0].start] && !allows_no_text)) {
     return InvalidArgError("no text fits the grammar");
   }
   for (State& state : states_) {
-    std::erase_if(state.calls, [&](const CallEdge& edge) { return !is_usable(edge); });
+    std::erase_if(state.calls, [&](const CallEdge& edge) {
+      return !is_useful[edge.target] || !is_useful[rules_[edge.rule].start];
+    });
     std::erase_if(state.terminals,
                   [&](const TerminalEdge& edge) { return !is_useful[edge.target]; });
     std::erase_if(state.empties, [&](StateId target) { return !is_useful[target]; });

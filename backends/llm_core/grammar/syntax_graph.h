@@ -86,6 +86,8 @@ class SyntaxGraph {
   size_t size_bytes() const;
 
  private:
+  // For each state, whether edges that can be read lead from it to the end of its rule.
+  std::vector<bool> FindUsefulStates() const;
   void FindNullableRules();
   void TurnTailCallsIntoLoops();
 

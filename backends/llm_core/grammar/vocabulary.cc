@@ -130,37 +130,39 @@ Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(
     vocabulary->tokens_[each.id] = BytesOfSpecial(each.id);
   }
   vocabulary->special_tokens_ = std::move(special_tokens);
+  vocabulary->Index();
+  return std::shared_ptr<const Vocabulary>(std::move(vocabulary));
+}
+
+void Vocabulary::Index() {
   std::vector<int32_t> ids;
-  for (size_t id = 0; id < vocabulary->tokens_.size(); ++id) {
-    std::string& token = vocabulary->tokens_[id];
+  for (size_t id = 0; id < tokens_.size(); ++id) {
+    std::string& token = tokens_[id];
     if (token.size() > kMaxTokenBytes) token.clear();
     if (!token.empty()) ids.push_back(static_cast<int32_t>(id));
   }
-  const std::vector<std::string>& all = vocabulary->tokens_;
+  const std::vector<std::string>& all = tokens_;
   std::sort(ids.begin(), ids.end(),
             [&](int32_t x, int32_t y) { return std::tie(all[x], x) < std::tie(all[y], y); });
-  vocabulary->twins_.assign(all.size(), -1);
-  vocabulary->plain_mask_.resize(vocabulary->num_mask_words());
+  twins_.assign(all.size(), -1);
+  plain_mask_.resize(num_mask_words());
   std::vector<int32_t> different, others;
   for (const int32_t id : ids) {
     const int num_plain = NumPlainChars(all[id]);
     const bool is_plain = num_plain > 0 && num_plain <= kMaxPlainChars;
-    if (is_plain) vocabulary->plain_mask_[id / 32] |= 1u << (id % 32);
+    if (is_plain) plain_mask_[id / 32] |= 1u << (id % 32);
     if (!different.empty() && all[different.back()] == all[id]) {
       int32_t last = different.back();
-      while (vocabulary->twins_[last] >= 0) last = vocabulary->twins_[last];
-      vocabulary->twins_[last] = id;
+      while (twins_[last] >= 0) last = twins_[last];
+      twins_[last] = id;
       continue;
     }
     different.push_back(id);
-    if (all[id].size() > kMaxShortBytes) {
-      vocabulary->long_tokens_.push_back(DescribeLong(id, all[id]));
-    }
+    if (all[id].size() > kMaxShortBytes) long_tokens_.push_back(DescribeLong(id, all[id]));
     if (!is_plain) others.push_back(id);
   }
-  vocabulary->all_ = MakeTrie(all, different);
-  vocabulary->other_ = MakeTrie(all, others);
-  return std::shared_ptr<const Vocabulary>(std::move(vocabulary));
+  all_ = MakeTrie(all, different);
+  other_ = MakeTrie(all, others);
 }
 
 Result<std::shared_ptr<const Vocabulary>> Vocabulary::Make(const tokenizer::Tokenizer& tokenizer,

@@ -92,6 +92,8 @@ class Vocabulary {
 
  private:
   Vocabulary() = default;
+  // Makes what is searched from the tokens, whose bytes are final but for those that are too long.
+  void Index();
 
   std::vector<std::string> tokens_;
   std::vector<int32_t> end_ids_;
