@@ -316,6 +316,7 @@ class Parser {
     if (value < 0xD800 || value > 0xDBFF) return value;
     if (!TakeText("\\u")) return Fault("half of a surrogate pair");
     NEREID_ASSIGN_OR_RETURN(const uint32_t low, Hex(4));
+    if (low < 0xDC00 || low > 0xDFFF) return Fault("half of a surrogate pair");
     return 0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00);
   }
 

@@ -119,6 +119,8 @@ TEST(RegexSyntax, WhatIsNotHeldIsRefusedByName) {
   EXPECT_EQ(refusal("a**").code(), StatusCode::kInvalidArg);
   EXPECT_EQ(refusal("[b-a]").code(), StatusCode::kInvalidArg);
   EXPECT_EQ(refusal("a{3,2}").code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(refusal("\\ud83d").code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(refusal("\\ud83d\\u0041").code(), StatusCode::kInvalidArg);
   EXPECT_EQ(refusal("\xff").code(), StatusCode::kInvalidArg);
 }
 
