@@ -14,16 +14,6 @@ int64_t PhysicalMemoryBytes() {
   return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
 }
 
-// The largest window of all layers; 0 if a layer has full attention.
-int32_t AttentionWindow(const llm::DecoderSpec& spec) {
-  int32_t window = 0;
-  for (const llm::LayerSpec& layer : spec.layers) {
-    if (layer.sliding_window == 0) return 0;
-    window = std::max(window, layer.sliding_window);
-  }
-  return window;
-}
-
 }  // namespace
 
 Result<llm::ExecutorLimits> CpuLimits(const llm::DecoderSpec& spec,
@@ -34,7 +24,7 @@ Result<llm::ExecutorLimits> CpuLimits(const llm::DecoderSpec& spec,
   limits.max_num_sequences = std::max(1, options.max_num_sequences);
   limits.max_num_tokens = std::max(options.max_num_tokens, limits.max_num_sequences);
   limits.block_size = kBlockSize;
-  limits.attention_window = AttentionWindow(spec);
+  limits.attention_window = spec.attention_window();
   limits.num_sink_tokens = spec.num_sink_tokens;
   for (const llm::RopeSpec& rope : spec.ropes) {
     if (!rope.short_inv_freq.empty()) limits.long_rope_positions = rope.short_positions;

@@ -63,16 +63,6 @@ llm::DecoderModel WithPositionLimit(llm::DecoderModel model, int32_t max_positio
   return model;
 }
 
-// Largest sliding window of all layers; 0 if a layer has none.
-int32_t AttentionWindow(const llm::DecoderSpec& spec) {
-  int32_t window = 0;
-  for (const llm::LayerSpec& layer : spec.layers) {
-    if (layer.sliding_window == 0) return 0;
-    window = std::max(window, layer.sliding_window);
-  }
-  return window;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<GpuExecutor>> GpuExecutor::Create(llm::DecoderModel model,
@@ -116,7 +106,7 @@ Status GpuExecutor::Initialize() {
   const llm::DecoderSpec& spec = model_.spec;
   limits_.vocab_size = spec.vocab_size;
   limits_.max_positions = spec.max_positions;
-  limits_.attention_window = AttentionWindow(spec);
+  limits_.attention_window = spec.attention_window();
   limits_.num_sink_tokens = spec.num_sink_tokens;
   for (const llm::RopeSpec& rope : spec.ropes) {
     if (!rope.short_inv_freq.empty()) limits_.long_rope_positions = rope.short_positions;

@@ -52,6 +52,15 @@ Status LimitAttention(std::string_view windows, int32_t num_sinks, DecoderSpec& 
   return Status::Ok();
 }
 
+int32_t DecoderSpec::attention_window() const {
+  int32_t window = 0;
+  for (const LayerSpec& layer : layers) {
+    if (layer.sliding_window == 0) return 0;
+    window = std::max(window, layer.sliding_window);
+  }
+  return window;
+}
+
 void LimitPositions(DecoderSpec& spec, int32_t max_positions) {
   const int32_t most = std::max(spec.max_positions, spec.extended_positions);
   if (max_positions > 0) spec.max_positions = std::min(most, max_positions);

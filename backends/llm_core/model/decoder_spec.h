@@ -114,6 +114,8 @@ struct DecoderSpec {
   int32_t num_layers() const { return static_cast<int32_t>(layers.size()); }
   int64_t q_size() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_size() const { return int64_t{num_kv_heads} * head_dim; }
+  // The largest window of all layers in tokens; 0 if a layer has full attention.
+  int32_t attention_window() const;
 };
 
 // Limits sequences to `max_positions` tokens, at most extended_positions; 0 keeps the value of
