@@ -386,12 +386,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, AdapterExecutorTest,
                          ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
                                            "llama", "llama-mha", "llama-mqa-bias", "llama-tied",
                                            "mistral", "phi3", "qwen2", "qwen3", "starcoder2"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
+                         cpu::testing::kNameOfCheckpoint);
 
 // ---- Engine.
 

@@ -5,7 +5,6 @@
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
-#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
 #include "tests/backends/gpu_llm/single_sequence.h"
@@ -146,11 +145,7 @@ TEST_F(GpuDrafterTest, AnotherModelWhoseDraftsAreMostlyWrongChangesNoAnswer) {
 // Its trees have up to 7 drafts.
 TEST_F(GpuDrafterTest, LookaheadDecodingChangesNoAnswer) {
   options_.is_batch_invariant = true;
-  const auto work = DrawWork(40);
-  const std::vector<FullAnswer> alone = AnswerAlone(work);
-  if (HasFatalFailure()) return;
-  ExpectTheSameAnswersWith(std::make_shared<llm::LookaheadDrafter>(llm::LookaheadSizes{2, 3, 2}),
-                           work, alone);
+  ExpectThatLookaheadDecodingChangesNoAnswer();
 }
 
 TEST_F(GpuDrafterTest, AnEagle3HeadChangesNoAnswer) {
@@ -207,47 +202,31 @@ TEST_F(GpuDrafterTest, MedusaHeadsChangeNoAnswer) {
 }
 
 TEST_F(GpuDrafterTest, MedusaHeadsWorkWithoutBatchInvariance) {
-  auto work = DrawWork(40);
-  for (auto& request : work) request->sampling = {};
+  const Work work = DrawGreedyWork(40);
   const std::vector<FullAnswer> alone = AnswerAlone(work);
   if (HasFatalFailure()) return;
   StartWithMedusaHeads();
   if (HasFatalFailure()) return;
-  std::vector<FullAnswer> answers;
-  AnswerTogether(work, answers);
-  ExpectMostlyTheSame(answers, alone);
+  ExpectMostlyTheSameTogether(work, alone);
 }
 
 // Recorded steps keep the hidden states, too.
 TEST_F(GpuDrafterTest, AnEagle3HeadWorksWithoutBatchInvariance) {
   options_.steps_before_recording = 1;
-  auto work = DrawWork(40);
-  for (auto& request : work) request->sampling = {};
+  const Work work = DrawGreedyWork(40);
   const std::vector<FullAnswer> alone = AnswerAlone(work);
   if (HasFatalFailure()) return;
   for (const HeadShape shape : {HeadShape::kChains, HeadShape::kTrees}) {
     StartWithHead(shape);
     if (HasFatalFailure()) return;
-    std::vector<FullAnswer> answers;
-    AnswerTogether(work, answers);
-    ExpectMostlyTheSame(answers, alone);
+    ExpectMostlyTheSameTogether(work, alone);
     engine_.reset();
   }
 }
 
-// Every draft position has a mask of its own, and forced text is drafted without a drafter.
 TEST_F(GpuDrafterTest, DraftsUnderGrammarsChangeNoAnswer) {
   options_.is_batch_invariant = true;
-  const Work work = DrawGrammarWork(40);
-  const std::vector<FullAnswer> alone = AnswerAlone(work);
-  if (HasFatalFailure()) return;
-  for (auto& request : work) request->speculates = true;
-  for (const bool has_drafter : {true, false}) {
-    ExpectTheSameAnswersWith(has_drafter ? drafter_ : nullptr, work, alone);
-    if (HasFatalFailure()) return;
-    EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
-    engine_.reset();
-  }
+  ExpectThatDraftsUnderGrammarsChangeNoAnswer();
 }
 
 TEST_F(GpuDrafterTest, HiddenStatesAreThoseOfTheCpu) {

@@ -158,22 +158,9 @@ TEST_P(ExecutorTest, MemoryIsFreed) {
   EXPECT_LT(static_cast<double>(before) - static_cast<double>(after), 64e6);
 }
 
-// A name that GoogleTest accepts.
-std::string TestName(std::string name) {
-  for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-  return name;
-}
-
 // All checkpoints of the CPU's tests.
-INSTANTIATE_TEST_SUITE_P(Tiny, ExecutorTest,
-                         ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
-                                           "llama", "llama-awq", "llama-gptq",
-                                           "llama-gptq-actorder", "llama-linear-rope", "llama-mha",
-                                           "llama-mqa-bias", "llama-tied", "llama-yarn",
-                                           "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
-                                           "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
-                                           "starcoder2"),
-                         [](const auto& info) { return TestName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Tiny, ExecutorTest, ::testing::ValuesIn(cpu::testing::AllCheckpoints()),
+                         cpu::testing::kNameOfCheckpoint);
 
 class RecordingTest : public ExecutorTest {};
 
@@ -195,7 +182,7 @@ TEST_P(RecordingTest, AStepIsRecordedAfterItsSizeOccurredOftenEnough) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, RecordingTest, ::testing::Values("llama", "llama-awq"),
-                         [](const auto& info) { return TestName(info.param); });
+                         cpu::testing::kNameOfCheckpoint);
 
 // The checkpoint's model with its layers' matrices quantized to e4m3, with one scale for each row.
 struct Fp8Model {
@@ -257,7 +244,7 @@ TEST_P(Fp8ExecutorTest, LogitsEqualTheCpusWithinBf16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Fp8ExecutorTest, ::testing::Values("llama", "qwen2"),
-                         [](const auto& info) { return std::string(info.param); });
+                         cpu::testing::kNameOfCheckpoint);
 
 // Each token uses all experts, so that rounding does not change the selection.
 class AllExpertsTest : public ExecutorTest {};
@@ -300,7 +287,7 @@ TEST_P(AllExpertsTest, LogitsOfExpertsInFp8AreLikeTheCpus) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, AllExpertsTest, ::testing::Values("mixtral", "qwen3_moe"),
-                         [](const auto& info) { return std::string(info.param); });
+                         cpu::testing::kNameOfCheckpoint);
 
 // Experts in int4: the kernel for few rows, and the one for the rows of a prompt.
 // Each token uses all experts. Random weights, of sizes that int4 supports.
@@ -363,7 +350,7 @@ TEST_P(QuantizedCacheTest, LogitsEqualTheCpusWithinBf16) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, QuantizedCacheTest,
                          ::testing::Values("llama", "gemma2", "gpt2", "mistral-swa", "phi3"),
-                         [](const auto& info) { return TestName(info.param); });
+                         cpu::testing::kNameOfCheckpoint);
 
 // A vocabulary that needs padded rows of logits, with the head tied and untied.
 class OddVocabularyTest : public ExecutorTest {};
@@ -388,7 +375,7 @@ TEST_P(OddVocabularyTest, LogitsEqualTheCpusWithinBf16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, OddVocabularyTest, ::testing::Values("llama", "gpt2"),
-                         [](const auto& info) { return std::string(info.param); });
+                         cpu::testing::kNameOfCheckpoint);
 
 class RefusalTest : public testing::GpuTest<::testing::Test> {};
 

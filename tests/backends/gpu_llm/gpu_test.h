@@ -14,6 +14,7 @@
 
 #include "backends/gpu_llm/cuda/memory.h"
 #include "backends/gpu_llm/kernels/forms.h"
+#include "tests/support/bf16.h"
 
 namespace nereid::gpu::testing {
 
@@ -56,17 +57,9 @@ class GpuTest : public Base {
   }
 };
 
-inline uint16_t Bf16Bits(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
-  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-inline float FromBf16(uint16_t bits) {
-  const uint32_t wide = uint32_t{bits} << 16;
-  float value;
-  std::memcpy(&value, &wide, 4);
-  return value;
-}
+using nereid::Bf16Bits;
+using nereid::FromBf16;
+
 inline float FromFp8(uint8_t byte) {
   const int exponent = byte >> 3 & 15, mantissa = byte & 7;
   const float magnitude = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)

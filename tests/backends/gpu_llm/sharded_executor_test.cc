@@ -9,7 +9,8 @@
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/llm_core/engine/engine.h"
 #include "tests/backends/cpu_reference/golden.h"
-#include "tests/backends/gpu_llm/gpu_test.h"
+#include "tests/backends/gpu_llm/engine_fixture.h"
+#include "tests/backends/gpu_llm/single_sequence.h"
 
 namespace nereid::gpu {
 namespace {
@@ -17,9 +18,12 @@ namespace {
 using cpu::testing::FindTiny;
 using cpu::testing::GoldenPrompt;
 using cpu::testing::ReadGolden;
+using testing::Answer;
+using testing::AnswerSink;
 using testing::Bf16Bits;
 using testing::FromBf16;
 using testing::RelativeError;
+using testing::RunSequence;
 
 // Uses all GPUs of the machine, up to four.
 class AllReduceTest : public ::testing::Test {
@@ -255,43 +259,6 @@ TEST(ShardedExecutorRefusalTest, HeadsThatCanNotBeDividedAreRefusedWithBothNumbe
       << executor.status().message();
 }
 
-// Logits of the last `num_logits` of `tokens`, which follow `num_cached` others.
-template <typename AnyExecutor>
-std::vector<float> Logits(AnyExecutor& executor, std::span<const int32_t> tokens,
-                          int32_t num_cached, int32_t num_logits) {
-  std::vector<int32_t> table(executor.limits().num_blocks);
-  for (size_t i = 0; i < table.size(); ++i) table[i] = static_cast<int32_t>(table.size() - 1 - i);
-  llm::StepBatch batch;
-  batch.token_ids.assign(tokens.begin(), tokens.end());
-  llm::BatchEntry& sequence = batch.entries.emplace_back();
-  sequence.num_tokens = static_cast<int32_t>(tokens.size());
-  sequence.num_cached = num_cached;
-  sequence.block_table = table;
-  sequence.num_logits = num_logits;
-  const llm::SamplingParams greedy;
-  if (num_logits == 1) {
-    sequence.samples = true;
-    sequence.sampling = {&greedy, tokens, 0, {}};
-  }
-  const Status submitted = executor.Submit(batch);
-  EXPECT_TRUE(submitted.ok()) << submitted.message();
-  auto collected = executor.Collect();
-  EXPECT_TRUE(collected.ok()) << collected.status().message();
-  if (!submitted.ok() || !collected.ok()) return {};
-  std::vector<float> logits;
-  if constexpr (std::is_same_v<AnyExecutor, ShardedExecutor>) {
-    logits = *executor.rank(0).ReadLogits();
-  } else if constexpr (std::is_same_v<AnyExecutor, GpuExecutor>) {
-    logits = *executor.ReadLogits();
-  } else {
-    logits.assign(executor.logits().begin(), executor.logits().end());
-  }
-  if (num_logits == 1 && !std::is_same_v<AnyExecutor, cpu::CpuExecutor>) {
-    EXPECT_EQ(collected->tokens[0].id, llm::ArgMax(logits));
-  }
-  return logits;
-}
-
 class ShardedExecutorTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
@@ -325,20 +292,20 @@ TEST_P(ShardedExecutorTest, TwoGpusGiveTheLogitsOfOneAndOfTheCpu) {
   for (const GoldenPrompt& prompt : ReadGolden(directory_)) {
     const auto length = static_cast<int32_t>(prompt.ids.size());
     const int32_t rows = std::min(length, 100);
-    const auto expected = Logits(**cpu, prompt.ids, 0, rows);
-    const auto got = Logits(*two, prompt.ids, 0, rows);
+    const auto expected = RunSequence(**cpu, prompt.ids, 0, rows);
+    const auto got = RunSequence(*two, prompt.ids, 0, rows);
     ASSERT_EQ(got.size(), expected.size());
     EXPECT_LT(RelativeError(got, expected), has_experts ? kExpertTolerance : kShardedLogitTolerance)
         << "prompt of " << length;
-    Logits(**one, prompt.ids, 0, rows);
+    RunSequence(**one, prompt.ids, 0, rows);
     for (size_t step = 0; step + 1 < prompt.greedy.size(); ++step) {
       const auto token = std::span<const int32_t>(prompt.greedy).subspan(step, 1);
       const auto at = length + static_cast<int32_t>(step);
-      const auto of_two = Logits(*two, token, at, 1);
+      const auto of_two = RunSequence(*two, token, at, 1);
       ASSERT_FALSE(of_two.empty());
       ++compared;
       equal += llm::ArgMax(of_two) == prompt.greedy[step + 1];
-      equal_to_one += llm::ArgMax(of_two) == llm::ArgMax(Logits(**one, token, at, 1));
+      equal_to_one += llm::ArgMax(of_two) == llm::ArgMax(RunSequence(**one, token, at, 1));
     }
   }
   // Near ties may be resolved differently.
@@ -361,8 +328,8 @@ TEST_P(ShardedExecutorTest, MemoryOfAllGpusIsFreed) {
   {
     const std::unique_ptr<ShardedExecutor> executor = Load();
     ASSERT_NE(executor, nullptr);
-    Logits(*executor, std::vector<int32_t>{1, 2, 3}, 0, 1);
-    Logits(*executor, std::vector<int32_t>{4}, 3, 1);
+    RunSequence(*executor, std::vector<int32_t>{1, 2, 3}, 0, 1);
+    RunSequence(*executor, std::vector<int32_t>{4}, 3, 1);
   }
   measure(after);
   for (int32_t rank = 0; rank < 2; ++rank)
@@ -370,38 +337,8 @@ TEST_P(ShardedExecutorTest, MemoryOfAllGpusIsFreed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, ShardedExecutorTest,
-                         ::testing::Values("gemma2", "gemma3", "gpt2", "gpt_bigcode", "gpt_neox",
-                                           "llama", "llama-awq", "llama-gptq",
-                                           "llama-gptq-actorder", "llama-linear-rope", "llama-mha",
-                                           "llama-mqa-bias", "llama-tied", "llama-yarn",
-                                           "llama3.1-rope", "mistral", "mistral-swa", "mixtral",
-                                           "phi3", "phi3-swa", "qwen2", "qwen3", "qwen3_moe",
-                                           "starcoder2"),
-                         [](const auto& info) {
-                           std::string name = info.param;
-                           for (char& c : name)
-                             c = std::isalnum(static_cast<unsigned char>(c)) ? c : '_';
-                           return name;
-                         });
-
-struct Answer {
-  llm::TokenIds ids;
-  Status error;
-};
-
-class AnswerSink : public llm::OutputSink {
- public:
-  explicit AnswerSink(std::promise<Answer> promise) : promise_(std::move(promise)) {}
-  bool IsCancelled() const override { return false; }
-  void OnOutput(const llm::SequenceOutput& output) override {
-    if (output.finish == llm::FinishReason::kNone) return;
-    promise_.set_value({llm::TokenIds(output.ids.begin(), output.ids.end()), {}});
-  }
-  void OnError(const Status& status) override { promise_.set_value({{}, status}); }
-
- private:
-  std::promise<Answer> promise_;
-};
+                         ::testing::ValuesIn(cpu::testing::AllCheckpoints()),
+                         cpu::testing::kNameOfCheckpoint);
 
 class ShardedEngineTest : public ::testing::Test {
  protected:
@@ -432,7 +369,7 @@ class ShardedEngineTest : public ::testing::Test {
     }
     std::promise<Answer> promise;
     std::future<Answer> answer = promise.get_future();
-    request->sink = std::make_unique<AnswerSink>(std::move(promise));
+    request->sink = std::make_unique<AnswerSink>(std::move(promise), /*cancel_after=*/0);
     const Status queued = engine.Enqueue(request);
     EXPECT_TRUE(queued.ok()) << queued.message();
     return answer;
@@ -474,7 +411,7 @@ TEST_F(ShardedEngineTest, AFaultOfOneGpuAnswersEveryRequestAndOtherModelsServe) 
   auto beside = GpuExecutor::Create(*ReadModel(directory_), Options());
   ASSERT_TRUE(beside.ok()) << beside.status().message();
   const std::vector<int32_t> prompt = {5, 6, 7, 8};
-  const std::vector<float> before = Logits(**beside, prompt, 0, 1);
+  const std::vector<float> before = RunSequence(**beside, prompt, 0, 1);
   for (const bool overlaps : {false, true}) {
     for (int32_t failing = 0; failing < 2; ++failing) {
       const std::unique_ptr<llm::Engine> engine = Start(overlaps, failing);
@@ -488,7 +425,7 @@ TEST_F(ShardedEngineTest, AFaultOfOneGpuAnswersEveryRequestAndOtherModelsServe) 
             << got.error.message();
       }
       EXPECT_FALSE(engine->health().ok());
-      EXPECT_EQ(Logits(**beside, prompt, 0, 1), before);
+      EXPECT_EQ(RunSequence(**beside, prompt, 0, 1), before);
     }
   }
   const std::unique_ptr<llm::Engine> again = Start(true);

@@ -6,7 +6,6 @@
 #include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/gpu_llm/sharded_executor.h"
 #include "backends/llm_core/speculation/eagle3_drafter.h"
-#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/model_drafter.h"
 #include "tests/backends/cpu_reference/random_eagle3_head.h"
 #include "tests/backends/gpu_llm/adapter_parts.h"
@@ -72,11 +71,7 @@ TEST_F(ShardedSpeculationTest, TreesChangeNoAnswer) {
 }
 
 TEST_F(ShardedSpeculationTest, LookaheadDecodingChangesNoAnswer) {
-  const Work work = DrawWork(40);
-  const std::vector<FullAnswer> alone = AnswerAlone(work);
-  if (HasFatalFailure()) return;
-  ExpectTheSameAnswersWith(std::make_shared<llm::LookaheadDrafter>(llm::LookaheadSizes{2, 3, 2}),
-                           work, alone);
+  ExpectThatLookaheadDecodingChangesNoAnswer();
 }
 
 // Also heads that share the model's LM head, of which the first GPU has only a part. A model whose
@@ -118,19 +113,16 @@ TEST_F(ShardedSpeculationTest, PreparedSizesAreReplayedWhenTheyFirstCome) {
 TEST_F(ShardedSpeculationTest, TreesWorkWithoutBatchInvariance) {
   options_.is_batch_invariant = false;
   options_.steps_before_recording = 1;
-  const Work work = DrawWork(40);
-  for (const auto& request : work) request->sampling = {};
+  const Work work = DrawGreedyWork(40);
   const std::vector<FullAnswer> alone = AnswerAlone(work);
   if (HasFatalFailure()) return;
   StartWith(MakeDrafter(CarelessShape::kTrees));
   if (HasFatalFailure()) return;
-  std::vector<FullAnswer> answers;
-  AnswerTogether(work, answers);
-  ExpectMostlyTheSame(answers, alone);
+  ExpectMostlyTheSameTogether(work, alone);
   EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
 }
 
-TEST_F(ShardedSpeculationTest, SoDoRequestsWithAdapters) {
+TEST_F(ShardedSpeculationTest, DraftsChangeNoAnswerOfRequestsWithAdapters) {
   const llm::Checkpoint checkpoint = std::move(*llm::Checkpoint::Open(directory_));
   const llm::DecoderModel model = ReadModel(checkpoint);
   std::vector<testing::AdapterPointer> adapters = {nullptr};
@@ -147,31 +139,19 @@ TEST_F(ShardedSpeculationTest, SoDoRequestsWithAdapters) {
 }
 
 TEST_F(ShardedSpeculationTest, DraftsUnderGrammarsChangeNoAnswer) {
-  const Work work = DrawGrammarWork(40);
-  const std::vector<FullAnswer> alone = AnswerAlone(work);
-  if (HasFatalFailure()) return;
-  for (const auto& request : work) request->speculates = true;
-  for (const bool has_drafter : {true, false}) {
-    ExpectTheSameAnswersWith(has_drafter ? drafter_ : nullptr, work, alone);
-    if (HasFatalFailure()) return;
-    EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
-    engine_.reset();
-  }
+  ExpectThatDraftsUnderGrammarsChangeNoAnswer();
 }
 
 // Recorded steps with attention of several tokens an item.
 TEST_F(ShardedSpeculationTest, AnswersStayTheSameWithoutBatchInvariance) {
   options_.is_batch_invariant = false;
   options_.steps_before_recording = 1;
-  const Work work = DrawWork(40);
-  for (const auto& request : work) request->sampling = {};
+  const Work work = DrawGreedyWork(40);
   const std::vector<FullAnswer> alone = AnswerAlone(work);
   if (HasFatalFailure()) return;
   StartWith(drafter_);
   if (HasFatalFailure()) return;
-  std::vector<FullAnswer> answers;
-  AnswerTogether(work, answers);
-  ExpectMostlyTheSame(answers, alone);
+  ExpectMostlyTheSameTogether(work, alone);
   EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/gpu_llm/gpu_executor.h"
+#include "backends/gpu_llm/sharded_executor.h"
 
 namespace nereid::gpu::testing {
 
@@ -36,15 +37,18 @@ std::vector<float> RunSequence(AnyExecutor& executor, std::span<const int32_t> t
   auto collected = executor.Collect();
   EXPECT_TRUE(collected.ok()) << collected.status().message();
   if (!collected.ok()) return {};
-  if constexpr (std::is_same_v<AnyExecutor, GpuExecutor>) {
-    std::vector<float> logits = *executor.ReadLogits();
-    if (num_logits == 1) {
-      EXPECT_EQ(collected->tokens[0].id, llm::ArgMax(logits));
-    }
-    return logits;
+  std::vector<float> logits;
+  if constexpr (std::is_same_v<AnyExecutor, ShardedExecutor>) {
+    logits = *executor.rank(0).ReadLogits();
+  } else if constexpr (std::is_same_v<AnyExecutor, GpuExecutor>) {
+    logits = *executor.ReadLogits();
   } else {
     return {executor.logits().begin(), executor.logits().end()};
   }
+  if (num_logits == 1) {
+    EXPECT_EQ(collected->tokens[0].id, llm::ArgMax(logits));
+  }
+  return logits;
 }
 
 }  // namespace nereid::gpu::testing

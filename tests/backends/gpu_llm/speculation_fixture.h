@@ -4,6 +4,7 @@
 #include "backends/gpu_llm/model/device_medusa_heads.h"
 #include "backends/gpu_llm/model/eagle3_layer.h"
 #include "backends/llm_core/grammar/grammar.h"
+#include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/medusa_drafter.h"
 #include "tests/backends/cpu_reference/random_medusa_heads.h"
 #include "tests/backends/gpu_llm/engine_fixture.h"
@@ -106,6 +107,12 @@ class GpuSpeculationTest : public GpuEngineTest {
     }
     return work;
   }
+  // Drawn work whose requests are all greedy.
+  Work DrawGreedyWork(int count) {
+    Work work = DrawWork(count);
+    for (const auto& request : work) request->sampling = {};
+    return work;
+  }
   // Drawn work, three quarters of which has grammars. Nothing of it speculates.
   Work DrawGrammarWork(int count) {
     std::vector<std::string> tokens(vocab_size_);
@@ -194,6 +201,26 @@ class GpuSpeculationTest : public GpuEngineTest {
     if (HasFatalFailure()) return;
     ExpectTheSameAnswers(work, alone);
   }
+  void ExpectThatLookaheadDecodingChangesNoAnswer() {
+    const Work work = DrawWork(40);
+    const std::vector<FullAnswer> alone = AnswerAlone(work);
+    if (HasFatalFailure()) return;
+    ExpectTheSameAnswersWith(std::make_shared<llm::LookaheadDrafter>(llm::LookaheadSizes{2, 3, 2}),
+                             work, alone);
+  }
+  // Every draft position has a mask of its own, and forced text is drafted without a drafter.
+  void ExpectThatDraftsUnderGrammarsChangeNoAnswer() {
+    const Work work = DrawGrammarWork(40);
+    const std::vector<FullAnswer> alone = AnswerAlone(work);
+    if (HasFatalFailure()) return;
+    for (const auto& request : work) request->speculates = true;
+    for (const bool has_drafter : {true, false}) {
+      ExpectTheSameAnswersWith(has_drafter ? drafter_ : nullptr, work, alone);
+      if (HasFatalFailure()) return;
+      EXPECT_GT(engine_->stats().speculation.num_accepted, 0);
+      engine_.reset();
+    }
+  }
   // Without batch invariance greedy answers are those without drafts but for near ties, which are
   // frequent in a small model. And some steps are recorded.
   void ExpectMostlyTheSame(const std::vector<FullAnswer>& answers,
@@ -201,6 +228,11 @@ class GpuSpeculationTest : public GpuEngineTest {
     EXPECT_GE(NumEqual(answers, alone), alone.size() / 3);
     EXPECT_GT(engine_->stats().speculation.num_drafted, 0);
     EXPECT_GT(executor_->num_graph_steps(), 0);
+  }
+  void ExpectMostlyTheSameTogether(const Work& work, const std::vector<FullAnswer>& alone) {
+    std::vector<FullAnswer> answers;
+    AnswerTogether(work, answers);
+    ExpectMostlyTheSame(answers, alone);
   }
   static size_t NumEqual(const std::vector<FullAnswer>& answers,
                          const std::vector<FullAnswer>& alone) {

@@ -9,6 +9,7 @@ namespace {
 using llm::testing::CarelessShape;
 using testing::FullAnswer;
 using testing::GpuSpeculationTest;
+using testing::Work;
 
 class DraftShapeTest : public GpuSpeculationTest,
                        public ::testing::WithParamInterface<CarelessShape> {};
@@ -82,8 +83,7 @@ TEST_P(DraftShapeTest, AnswersStayTheSameWithoutBatchInvariance) {
     options_.steps_before_recording = 1;
     max_cache_tokens_ = 4096;
     (void)MakeExecutor();
-    auto work = DrawWork(40);
-    for (auto& request : work) request->sampling = {};
+    const Work work = DrawGreedyWork(40);
     const std::vector<FullAnswer> alone = AnswerAlone(work);
     if (HasFatalFailure()) return;
     StartWith(MakeDrafter(GetParam()));
