@@ -1,6 +1,7 @@
 // Grid: one block of threads for each sequence, layer and key/value head.
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/copy_token.cuh"
+#include "backends/gpu_llm/kernels/attention/head_dims.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/step_drafts.h"
@@ -40,22 +41,7 @@ void LaunchFor(const MoveTokensParams& p, cudaStream_t stream) {
 }  // namespace
 
 void MoveTokens(const MoveTokensParams& params, cudaStream_t stream) {
-  switch (params.head_dim) {
-    case 16:
-      return LaunchFor<16>(params, stream);
-    case 32:
-      return LaunchFor<32>(params, stream);
-    case 64:
-      return LaunchFor<64>(params, stream);
-    case 80:
-      return LaunchFor<80>(params, stream);
-    case 96:
-      return LaunchFor<96>(params, stream);
-    case 128:
-      return LaunchFor<128>(params, stream);
-    case 256:
-      return LaunchFor<256>(params, stream);
-  }
+  ForHeadDim(params.head_dim, [&](auto head_dim) { LaunchFor<head_dim.value>(params, stream); });
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

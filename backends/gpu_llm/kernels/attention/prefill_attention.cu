@@ -12,6 +12,7 @@
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/attention/head_dims.h"
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_producer.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_softmax.cuh"
@@ -369,22 +370,7 @@ void LaunchFor(const PrefillAttentionParams& p, cudaStream_t stream) {
 }  // namespace
 
 void PrefillAttention(const PrefillAttentionParams& params, cudaStream_t stream) {
-  switch (params.head_dim) {
-    case 16:
-      return LaunchFor<16>(params, stream);
-    case 32:
-      return LaunchFor<32>(params, stream);
-    case 64:
-      return LaunchFor<64>(params, stream);
-    case 80:
-      return LaunchFor<80>(params, stream);
-    case 96:
-      return LaunchFor<96>(params, stream);
-    case 128:
-      return LaunchFor<128>(params, stream);
-    case 256:
-      return LaunchFor<256>(params, stream);
-  }
+  ForHeadDim(params.head_dim, [&](auto head_dim) { LaunchFor<head_dim.value>(params, stream); });
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -4,6 +4,7 @@
 // 512 rows of 512 sequences: 9 %.
 #include <algorithm>
 
+#include "backends/gpu_llm/kernels/attention/head_dims.h"
 #include "backends/gpu_llm/kernels/attention/rope.h"
 #include "backends/gpu_llm/kernels/attention/rope_heads.cuh"
 #include "backends/gpu_llm/kernels/attention/rope_values.cuh"
@@ -87,22 +88,7 @@ __global__ void RopeTableKernel(const float* inv_freq, int half_dim, int64_t cou
 }  // namespace
 
 void RopeWrite(const RopeWriteParams& params, cudaStream_t stream) {
-  switch (params.head_dim) {
-    case 64:
-      return LaunchFor<64>(params, stream);
-    case 80:
-      return LaunchFor<80>(params, stream);
-    case 96:
-      return LaunchFor<96>(params, stream);
-    case 128:
-      return LaunchFor<128>(params, stream);
-    case 256:
-      return LaunchFor<256>(params, stream);
-    case 16:
-      return LaunchFor<16>(params, stream);
-    case 32:
-      return LaunchFor<32>(params, stream);
-  }
+  ForHeadDim(params.head_dim, [&](auto head_dim) { LaunchFor<head_dim.value>(params, stream); });
 }
 
 void FillRopeTable(const float* inv_freq, int half_dim, int max_positions, float magnitude,

@@ -2,6 +2,7 @@
 // block of threads unpacks one head of a block in shared memory and copies it from there, so that
 // all writes are whole lines. Bound by memory bandwidth.
 #include "backends/gpu_llm/kernels/attention/attention.h"
+#include "backends/gpu_llm/kernels/attention/head_dims.h"
 #include "backends/gpu_llm/kernels/attention/unpack_block.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 
@@ -41,22 +42,7 @@ void LaunchFor(const UnpackCacheParams& p, cudaStream_t stream) {
 }  // namespace
 
 void UnpackCache(const UnpackCacheParams& params, cudaStream_t stream) {
-  switch (params.head_dim) {
-    case 16:
-      return LaunchFor<16>(params, stream);
-    case 32:
-      return LaunchFor<32>(params, stream);
-    case 64:
-      return LaunchFor<64>(params, stream);
-    case 80:
-      return LaunchFor<80>(params, stream);
-    case 96:
-      return LaunchFor<96>(params, stream);
-    case 128:
-      return LaunchFor<128>(params, stream);
-    case 256:
-      return LaunchFor<256>(params, stream);
-  }
+  ForHeadDim(params.head_dim, [&](auto head_dim) { LaunchFor<head_dim.value>(params, stream); });
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM
