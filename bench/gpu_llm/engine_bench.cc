@@ -134,113 +134,138 @@ void MeasureAdapters(Bench& bench, const llm::DecoderSpec& spec, int32_t rank,
   }
 }
 
-int Main(int argc, char** argv) {
-  std::map<std::string, std::string> given = {{"--gpus", "0"},
-                                              {"--cache-fraction", "0.9"},
-                                              {"--shape", "8b"},
-                                              {"--config", ""},
-                                              {"--output", "256"},
-                                              {"--context", "0"},
-                                              {"--positions", "0"},
-                                              {"--weights", "bf16"},
-                                              {"--batches", ""},
-                                              {"--ttft", ""},
-                                              {"--prefill", ""},
-                                              {"--burst", ""},
-                                              {"--max-sequences", "512"},
-                                              {"--max-tokens-a-step", "8192"},
-                                              {"--graphs", "1"},
-                                              {"--overlap", "1"},
-                                              {"--fused", "1"},
-                                              {"--top-p", "0"},
-                                              {"--rate", ""},
-                                              {"--count", "400"},
-                                              {"--mixed", "384"},
-                                              {"--profile", "0"},
-                                              {"--warm-up", "0"},
-                                              {"--steps", ""},
-                                              {"--layers", "0"},
-                                              {"--invariant", "0"},
-                                              {"--adapters", ""},
-                                              {"--adapter-gb", "8"},
-                                              {"--adapter-rank", "16"},
-                                              {"--modules", "both"},
-                                              {"--traffic", "0"},
-                                              {"--resident", "1"},
-                                              {"--kv", "bf16"}};
-  for (int i = 1; i + 1 < argc; i += 2) {
-    if (!given.contains(argv[i])) {
-      std::printf("unknown option %s\n", argv[i]);
-      return 1;
+// The options of the command line, by name.
+class Flags {
+ public:
+  // Returns false, and prints why, if an option is unknown.
+  bool Read(int argc, char** argv) {
+    for (int i = 1; i + 1 < argc; i += 2) {
+      if (!given_.contains(argv[i])) {
+        std::printf("unknown option %s\n", argv[i]);
+        return false;
+      }
+      given_[argv[i]] = argv[i + 1];
     }
-    given[argv[i]] = argv[i + 1];
+    return true;
   }
-  setvbuf(stdout, nullptr, _IOLBF, 0);
+  const std::string& Text(const char* name) const { return given_.at(name); }
+  int Number(const char* name) const { return std::atoi(Text(name).c_str()); }
+  double Fraction(const char* name) const { return std::strtod(Text(name).c_str(), nullptr); }
+  bool IsOn(const char* name) const { return Text(name) == "1"; }
+  std::vector<int32_t> List(const char* name) const { return Numbers(Text(name)); }
+
+ private:
+  std::map<std::string, std::string> given_ = {{"--gpus", "0"},
+                                               {"--cache-fraction", "0.9"},
+                                               {"--shape", "8b"},
+                                               {"--config", ""},
+                                               {"--output", "256"},
+                                               {"--context", "0"},
+                                               {"--positions", "0"},
+                                               {"--weights", "bf16"},
+                                               {"--batches", ""},
+                                               {"--ttft", ""},
+                                               {"--prefill", ""},
+                                               {"--burst", ""},
+                                               {"--max-sequences", "512"},
+                                               {"--max-tokens-a-step", "8192"},
+                                               {"--graphs", "1"},
+                                               {"--overlap", "1"},
+                                               {"--fused", "1"},
+                                               {"--top-p", "0"},
+                                               {"--rate", ""},
+                                               {"--count", "400"},
+                                               {"--mixed", "384"},
+                                               {"--profile", "0"},
+                                               {"--warm-up", "0"},
+                                               {"--steps", ""},
+                                               {"--layers", "0"},
+                                               {"--invariant", "0"},
+                                               {"--adapters", ""},
+                                               {"--adapter-gb", "8"},
+                                               {"--adapter-rank", "16"},
+                                               {"--modules", "both"},
+                                               {"--traffic", "0"},
+                                               {"--resident", "1"},
+                                               {"--kv", "bf16"}};
+};
+
+gpu::GpuExecutorOptions ExecutorOptionsOf(const Flags& flags) {
   gpu::GpuExecutorOptions options;
-  const std::string weights = given["--weights"];
+  const std::string& weights = flags.Text("--weights");
   options.dummy = gpu::DummyWeights{1, weights == "int4"            ? gpu::WeightFormat::kInt4
                                        : weights.starts_with("fp8") ? gpu::WeightFormat::kFp8
                                                                     : gpu::WeightFormat::kBf16};
   options.dummy->quantizes_input = weights != "fp8-weights";
-  options.max_num_sequences = std::atoi(given["--max-sequences"].c_str());
-  options.max_num_tokens = std::atoi(given["--max-tokens-a-step"].c_str());
-  options.uses_graphs = given["--graphs"] == "1";
-  options.most_warm_up_time = std::chrono::seconds(std::atoi(given["--warm-up"].c_str()));
-  options.fuses_decode = given["--fused"] == "1";
-  options.is_batch_invariant = given["--invariant"] == "1";
-  options.resident_weights_fraction = std::strtod(given["--resident"].c_str(), nullptr);
-  options.cache_format = given["--kv"] == "fp8"    ? gpu::CacheFormat::kFp8
-                         : given["--kv"] == "int8" ? gpu::CacheFormat::kInt8
-                                                   : gpu::CacheFormat::kBf16;
-  const std::vector<int32_t> adapters = Numbers(given["--adapters"]);
-  const int32_t adapter_rank = std::atoi(given["--adapter-rank"].c_str());
-  if (!adapters.empty()) {
-    options.adapter_memory_bytes =
-        static_cast<int64_t>(1e9 * std::strtod(given["--adapter-gb"].c_str(), nullptr));
-    options.max_adapter_rank = adapter_rank;
+  options.max_num_sequences = flags.Number("--max-sequences");
+  options.max_num_tokens = flags.Number("--max-tokens-a-step");
+  options.uses_graphs = flags.IsOn("--graphs");
+  options.most_warm_up_time = std::chrono::seconds(flags.Number("--warm-up"));
+  options.fuses_decode = flags.IsOn("--fused");
+  options.is_batch_invariant = flags.IsOn("--invariant");
+  options.resident_weights_fraction = flags.Fraction("--resident");
+  options.cache_format = flags.Text("--kv") == "fp8"    ? gpu::CacheFormat::kFp8
+                         : flags.Text("--kv") == "int8" ? gpu::CacheFormat::kInt8
+                                                        : gpu::CacheFormat::kBf16;
+  if (!flags.List("--adapters").empty()) {
+    options.adapter_memory_bytes = static_cast<int64_t>(1e9 * flags.Fraction("--adapter-gb"));
+    options.max_adapter_rank = flags.Number("--adapter-rank");
   }
-  llm::SamplingParams sampling;
-  sampling.top_p = std::strtof(given["--top-p"].c_str(), nullptr);
-  options.cache_memory_fraction = std::strtod(given["--cache-fraction"].c_str(), nullptr);
-  const std::vector<int32_t> devices = Checked(gpu::ParseDeviceIds(given["--gpus"]));
-  options.device = devices[0];
-  options.profile_steps = std::atoi(given["--profile"].c_str());
+  options.cache_memory_fraction = flags.Fraction("--cache-fraction");
+  options.profile_steps = flags.Number("--profile");
   options.on_profile = [](const std::string& table) { std::printf("%s", table.c_str()); };
-  llm::EngineOptions engine;
-  engine.overlaps_steps = given["--overlap"] == "1";
-  engine.scheduler.mixed_step_tokens = std::atoi(given["--mixed"].c_str());
-  const std::string config = given["--config"];
-  llm::DecoderSpec shape =
+  return options;
+}
+
+llm::DecoderSpec SpecOf(const Flags& flags) {
+  const std::string& config = flags.Text("--config");
+  llm::DecoderSpec spec =
       config.empty()
-          ? Shape(given["--shape"])
+          ? Shape(flags.Text("--shape"))
           : Checked(llm::ReadDecoderSpec(Checked(llm::Checkpoint::OpenConfig(config)))).spec;
-  if (const int layers = std::atoi(given["--layers"].c_str()); layers > 0)
-    shape.layers.resize(layers);
-  if (const int positions = std::atoi(given["--positions"].c_str()); positions > 0)
-    shape.max_positions = positions;
-  const llm::DecoderSpec spec = shape;
-  Bench bench(std::move(shape), options, devices, std::move(engine), sampling, given["--steps"],
-              std::atoi(given["--output"].c_str()), std::atoi(given["--context"].c_str()));
-  if (!adapters.empty()) {
-    MeasureAdapters(bench, spec, adapter_rank, Numbers(given["--batches"]), adapters,
-                    given["--modules"], std::atoi(given["--traffic"].c_str()));
+  if (const int layers = flags.Number("--layers"); layers > 0) spec.layers.resize(layers);
+  if (const int positions = flags.Number("--positions"); positions > 0) {
+    spec.max_positions = positions;
+  }
+  return spec;
+}
+
+void MeasureDecode(Bench& bench, int32_t batch) {
+  bench.Send(std::vector<Work>(batch, {16, kWarmUpTokens}));
+  const double rate = bench.Decode(batch);
+  if (bench.streamed_bytes() == 0) return;
+  std::printf("weights from host memory: %.2f GB a step, %.2f GB/s; the link alone %.2f GB/s\n",
+              1e-9 * static_cast<double>(bench.streamed_bytes()),
+              1e-9 * static_cast<double>(bench.streamed_bytes()) * rate / batch,
+              HostToDeviceGigabytes());
+}
+
+int Main(int argc, char** argv) {
+  Flags flags;
+  if (!flags.Read(argc, argv)) return 1;
+  setvbuf(stdout, nullptr, _IOLBF, 0);
+  const std::vector<int32_t> devices = Checked(gpu::ParseDeviceIds(flags.Text("--gpus")));
+  gpu::GpuExecutorOptions options = ExecutorOptionsOf(flags);
+  options.device = devices[0];
+  llm::SamplingParams sampling;
+  sampling.top_p = static_cast<float>(flags.Fraction("--top-p"));
+  llm::EngineOptions engine;
+  engine.overlaps_steps = flags.IsOn("--overlap");
+  engine.scheduler.mixed_step_tokens = flags.Number("--mixed");
+  const llm::DecoderSpec spec = SpecOf(flags);
+  Bench bench(spec, options, devices, std::move(engine), sampling, flags.Text("--steps"),
+              flags.Number("--output"), flags.Number("--context"));
+  if (const std::vector<int32_t> adapters = flags.List("--adapters"); !adapters.empty()) {
+    MeasureAdapters(bench, spec, flags.Number("--adapter-rank"), flags.List("--batches"), adapters,
+                    flags.Text("--modules"), flags.Number("--traffic"));
     return 0;
   }
-  for (const int32_t batch : Numbers(given["--batches"])) {
-    bench.Send(std::vector<Work>(batch, {16, kWarmUpTokens}));
-    const double rate = bench.Decode(batch);
-    if (bench.streamed_bytes() == 0) continue;
-    std::printf("weights from host memory: %.2f GB a step, %.2f GB/s; the link alone %.2f GB/s\n",
-                1e-9 * static_cast<double>(bench.streamed_bytes()),
-                1e-9 * static_cast<double>(bench.streamed_bytes()) * rate / batch,
-                HostToDeviceGigabytes());
-  }
-  for (const int32_t length : Numbers(given["--ttft"])) bench.FirstToken(length);
-  if (const auto sizes = Numbers(given["--prefill"]); sizes.size() == 2)
+  for (const int32_t batch : flags.List("--batches")) MeasureDecode(bench, batch);
+  for (const int32_t length : flags.List("--ttft")) bench.FirstToken(length);
+  if (const auto sizes = flags.List("--prefill"); sizes.size() == 2)
     bench.Prefill(sizes[0], sizes[1]);
-  for (const int32_t count : Numbers(given["--burst"])) bench.Burst(count);
-  for (const int32_t rate : Numbers(given["--rate"]))
-    bench.Rate(rate, std::atoi(given["--count"].c_str()));
+  for (const int32_t count : flags.List("--burst")) bench.Burst(count);
+  for (const int32_t rate : flags.List("--rate")) bench.Rate(rate, flags.Number("--count"));
   return 0;
 }
 
