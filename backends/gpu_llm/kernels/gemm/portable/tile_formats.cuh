@@ -6,6 +6,7 @@
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/gemm/fp8_to_bf16.cuh"
+#include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::tile_gemm {
@@ -25,6 +26,7 @@ struct SliceOf;
 template <>
 struct SliceOf<WeightFormat::kBf16> {
   static constexpr int kParts = 2;
+  struct Scales {};
 
   // Copies columns [first, first + 64) of outputs [16 tile, 16 tile + 16). `base`: of the matrix.
   static __device__ __forceinline__ void Copy(char* to, const WeightMatrix& w, const char* base,
@@ -43,7 +45,7 @@ struct SliceOf<WeightFormat::kBf16> {
     return 4 * part + threadIdx.x % 4;
   }
   static __device__ __forceinline__ void Read(const char* slice, const WeightMatrix&, int part,
-                                              uint32_t (&a)[8]) {
+                                              Scales&, uint32_t (&a)[8]) {
     const auto* chunks = reinterpret_cast<const uint4*>(slice) + 64 * part + threadIdx.x % 32;
     const uint4 low = chunks[0], high = chunks[32];
     a[0] = low.x, a[1] = high.x, a[2] = low.y, a[3] = high.y;
@@ -54,6 +56,7 @@ struct SliceOf<WeightFormat::kBf16> {
 template <>
 struct SliceOf<WeightFormat::kFp8> {
   static constexpr int kParts = 2;
+  struct Scales {};
 
   static __device__ __forceinline__ void Copy(char* to, const WeightMatrix& w, const char* base,
                                               int tile, int first) {
@@ -70,7 +73,7 @@ struct SliceOf<WeightFormat::kFp8> {
     return threadIdx.x % 4 * 2 + part;
   }
   static __device__ __forceinline__ void Read(const char* slice, const WeightMatrix&, int part,
-                                              uint32_t (&a)[8]) {
+                                              Scales&, uint32_t (&a)[8]) {
     const auto* chunks = reinterpret_cast<const uint4*>(slice) + threadIdx.x % 32;
     const uint4 low = chunks[0], high = chunks[32];
     Unpack(part == 0 ? low.x : low.z, a[0], a[2]);
@@ -104,33 +107,49 @@ struct SliceOf<WeightFormat::kInt4> {
     }
   }
   static __device__ __forceinline__ int ChunkOf(int part) { return 4 * part + threadIdx.x % 4; }
+
+  // Of the rows g and g + 8.
+  struct Scales {
+    __nv_bfloat162 negative_zeros[2], factors[2];
+
+    __device__ __forceinline__ void Load(const char* slice, int index) {
+      const auto* from = reinterpret_cast<const uint32_t*>(slice + kInt4ValueBytes) +
+                         index * kInt4TileRows + threadIdx.x % 32 / 4;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const uint32_t word = from[8 * i];
+        const auto zero = static_cast<float>(word & 31u);
+        negative_zeros[i] = __float2bfloat162_rn(-zero * kUnit);
+        factors[i] = __float2bfloat162_rn(__uint_as_float(word & ~31u) / kUnit);
+      }
+    }
+  };
+  // `scales`: those of the part before in the slice. They are loaded again where they change.
   static __device__ __forceinline__ void Read(const char* slice, const WeightMatrix& w, int part,
-                                              uint32_t (&a)[8]) {
-    const int lane = threadIdx.x % 32;
-    const uint4 half = reinterpret_cast<const uint4*>(slice)[part / 2 * 32 + lane];
-    const auto* scales = reinterpret_cast<const uint32_t*>(slice + kInt4ValueBytes) +
-                         part * w.scales_per_block / kParts * kInt4TileRows + lane / 4;
-    uint32_t low[4], high[4];
-    Unpack(part % 2 == 0 ? half.x : half.z, scales[0], low);
-    Unpack(part % 2 == 0 ? half.y : half.w, scales[8], high);
+                                              Scales& scales, uint32_t (&a)[8]) {
+    const uint4 half = reinterpret_cast<const uint4*>(slice)[part / 2 * 32 + threadIdx.x % 32];
+    if (part == 0 || w.scales_per_block > 1) scales.Load(slice, part * w.scales_per_block / kParts);
+    const uint32_t words[2] = {part % 2 == 0 ? half.x : half.z, part % 2 == 0 ? half.y : half.w};
 #pragma unroll
-    for (int i = 0; i < 4; ++i) a[2 * i] = low[i], a[2 * i + 1] = high[i];
-  }
-  // Eight values minus their zero, times the scale, in adjacent pairs: 128 + v is a bf16 whose last
-  // bits are v.
-  static __device__ __forceinline__ void Unpack(uint32_t word, uint32_t scale,
-                                                uint32_t (&pairs)[4]) {
-    const uint32_t zero_bits = 0x43004300u + (scale & 31u) * 0x10001u;
-    const auto zero = *reinterpret_cast<const __nv_bfloat162*>(&zero_bits);
-    const __nv_bfloat162 factor = __float2bfloat162_rn(__uint_as_float(scale & ~31u));
+    for (int row = 0; row < 2; ++row) {
+      uint32_t pairs[4];
+      UnpackInt4Subnormal(words[row], pairs);
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t biased = (word >> (4 * i) & 0x000f000fu) | 0x43004300u;
-      const __nv_bfloat162 pair =
-          __hmul2(__hsub2(*reinterpret_cast<const __nv_bfloat162*>(&biased), zero), factor);
-      pairs[i] = *reinterpret_cast<const uint32_t*>(&pair);
+      for (int i = 0; i < 4; ++i) {
+        // Neither is rounded: the values are subnormal, and the difference is small.
+        const __nv_bfloat162 value =
+            __hfma2(*reinterpret_cast<const __nv_bfloat162*>(&pairs[i]),
+                    __float2bfloat162_rn(i % 2 == 0 ? kEvenFactor : kOddFactor),
+                    scales.negative_zeros[row]);
+        const __nv_bfloat162 weight = __hmul2(value, scales.factors[row]);
+        a[2 * i + row] = *reinterpret_cast<const uint32_t*>(&weight);
+      }
     }
   }
+
+ private:
+  // What the factors make of a weight of 1, which is subnormal: 2^127 is the largest power of two.
+  static constexpr float kUnit = 0x1p-6f, kEvenFactor = 0x1p127f, kOddFactor = 0x1p123f;
 };
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::tile_gemm

@@ -190,12 +190,13 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
         stage + (depth_warp * kSliceTiles + output_warp * kTiles) * kShape.slice_tile_bytes;
     const char* rows = stage + kShape.weight_bytes() +
                        (depth_warp * kRows + row_warp * kRowTiles * 8 + g) * kRowBytes;
+    typename Slice::Scales scales[kTiles];
 #pragma unroll
     for (int part = 0; part < Slice::kParts; ++part) {
       uint32_t a[kTiles][8];
 #pragma unroll
       for (int i = 0; i < kTiles; ++i)
-        Slice::Read(slices + i * kShape.slice_tile_bytes, p.weights, part, a[i]);
+        Slice::Read(slices + i * kShape.slice_tile_bytes, p.weights, part, scales[i], a[i]);
       const int chunk = Slice::ChunkOf(part) ^ ((g & 1) * 5);
 #pragma unroll
       for (int j = 0; j < kRowTiles; ++j) {
