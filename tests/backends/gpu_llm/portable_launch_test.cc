@@ -137,8 +137,8 @@ TEST_P(PortableLaunchTest, TilesFitForEveryFormatAndRowCount) {
     for (const int rows : portable_shape::kTileGemmRows) {
       SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(format) << ", " << rows);
       const TileGemmShape shape = portable_shape::TileGemmShapeOf(format, rows);
-      ExpectFits(shape.shared_bytes() + kRowOffsetBytes * rows, shape.threads(), 128);
-      EXPECT_LE(portable_shape::kTileGemmBlocks * shape.threads() * 128,
+      ExpectFits(shape.shared_bytes() + kRowOffsetBytes * rows, shape.threads(), shape.registers());
+      EXPECT_LE(portable_shape::kTileGemmBlocks * shape.threads() * shape.registers(),
                 GetParam().processor_registers);
       EXPECT_GE(shape.stages, 2);
       // A stage holds whole fragments, and its rows whole 16-byte chunks for each thread.

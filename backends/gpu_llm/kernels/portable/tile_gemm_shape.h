@@ -24,6 +24,8 @@ struct TileGemmShape {
 
   constexpr int outputs() const { return 16 * output_warps * warp_tiles; }
   constexpr int threads() const { return 32 * output_warps * depth_warps * row_warps; }
+  // Of a thread, at most, by the launch bounds.
+  constexpr int registers() const { return std::min(255, 64 * 1024 / kTileGemmBlocks / threads()); }
   constexpr int stage_columns() const { return depth_warps * slice_columns; }
   constexpr int weight_bytes() const { return depth_warps * outputs() / 16 * slice_tile_bytes; }
   constexpr int stage_bytes() const { return weight_bytes() + 2 * rows * stage_columns(); }
@@ -49,6 +51,10 @@ constexpr TileGemmShape TileGemmShapeOf(WeightFormat format, int rows) {
   shape.depth_warps = rows <= 16 ? (is_int4 ? 2 : 4) : rows == 32 && !is_int4 ? 2 : 1;
   shape.row_warps = rows == 128 ? 2 : 1;
   shape.warp_tiles = rows <= 16 ? 1 : 2;
+  if (rows == 128 && format == WeightFormat::kFp8) {
+    // Unpacked for 64 rows by 64 outputs: twice the products for each row that is read.
+    shape.output_warps = 2, shape.warp_tiles = 4;
+  }
   shape.stages = std::clamp(96 * 1024 / shape.stage_bytes(), 2, 6);
   return shape;
 }

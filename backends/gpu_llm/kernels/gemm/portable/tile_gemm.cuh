@@ -106,6 +106,8 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
   constexpr int kRowBytes = 2 * kColumns;                  // of a slice of a row
   constexpr int kRowTiles = kRows / kShape.row_warps / 8;  // of a warp, 8 rows each
   constexpr int kSliceTiles = kShape.outputs() / 16, kOutputs = kShape.outputs();
+  // Behind the first products of a stage, where the other warps' products hide it.
+  constexpr bool kFetchesLate = kFormat == WeightFormat::kInt4 && kRows == 128;
   extern __shared__ __align__(128) char ring[];
   __shared__ int64_t row_offsets[kRows];  // in the input; negative: none
   __shared__ ExpertTile shared_tile;
@@ -184,7 +186,7 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
   for (int step = begin; step < end; ++step) {
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
     __syncthreads();
-    fetch(step + kStages - 1);
+    if constexpr (!kFetchesLate) fetch(step + kStages - 1);
     const char* stage = ring + (step - begin) % kStages * kStageBytes;
     const char* slices =
         stage + (depth_warp * kSliceTiles + output_warp * kTiles) * kShape.slice_tile_bytes;
@@ -207,6 +209,7 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
           MatrixMultiplyAdd(sums[i][j], a[i][4], a[i][5], a[i][6], a[i][7], x.z, x.w);
         }
       }
+      if (kFetchesLate && part == 0) fetch(step + kStages - 1);
     }
   }
 
