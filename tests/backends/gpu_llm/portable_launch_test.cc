@@ -135,16 +135,19 @@ TEST_P(PortableLaunchTest, TilesFitForEveryFormatAndRowCount) {
   constexpr int kRowOffsetBytes = 8;  // of each row, beside the ring
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt4}) {
     for (const int rows : portable_shape::kTileGemmRows) {
-      SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(format) << ", " << rows);
-      const TileGemmShape shape = portable_shape::TileGemmShapeOf(format, rows);
-      ExpectFits(shape.shared_bytes() + kRowOffsetBytes * rows, shape.threads(), shape.registers());
-      EXPECT_LE(portable_shape::kTileGemmBlocks * shape.threads() * shape.registers(),
-                GetParam().processor_registers);
-      EXPECT_GE(shape.stages, 2);
-      // A stage holds whole fragments, and its rows whole 16-byte chunks for each thread.
-      EXPECT_EQ(rows % (8 * shape.row_warps), 0);
-      EXPECT_EQ(shape.stage_bytes() % 128, 0);
-      EXPECT_LE(rows, shape.threads());
+      for (const int part_warps : {1, portable_shape::SplitPartWarps(rows)}) {
+        SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(format) << ", " << rows);
+        const TileGemmShape shape = portable_shape::TileGemmShapeOf(format, rows, part_warps);
+        ExpectFits(shape.shared_bytes() + kRowOffsetBytes * rows, shape.threads(),
+                   shape.registers());
+        EXPECT_LE(portable_shape::kTileGemmBlocks * shape.threads() * shape.registers(),
+                  GetParam().processor_registers);
+        EXPECT_GE(shape.stages, 2);
+        // A stage holds whole fragments, and its rows whole 16-byte chunks for each thread.
+        EXPECT_EQ(rows % (8 * shape.row_warps), 0);
+        EXPECT_EQ(shape.stage_bytes() % 128, 0);
+        EXPECT_LE(rows, shape.threads());
+      }
     }
   }
 }

@@ -14,16 +14,16 @@ inline constexpr int kTileGemmRows[] = {8, 16, 32, 64, 128};
 inline constexpr int kTileGemmBlocks = 2;
 
 // A block multiplies `rows` rows by outputs() outputs. Its warps divide the outputs, the depth of a
-// stage, and the rows.
+// stage, the rows, and the columns of a slice.
 struct TileGemmShape {
   int rows;
-  int output_warps, depth_warps, row_warps;
+  int output_warps, depth_warps, row_warps, part_warps;
   int warp_tiles;                       // of 16 outputs a warp
   int slice_columns, slice_tile_bytes;  // of a warp in a stage; of 16 outputs in a slice
   int stages;
 
   constexpr int outputs() const { return 16 * output_warps * warp_tiles; }
-  constexpr int threads() const { return 32 * output_warps * depth_warps * row_warps; }
+  constexpr int threads() const { return 32 * output_warps * depth_warps * row_warps * part_warps; }
   // Of a thread, at most, by the launch bounds.
   constexpr int registers() const { return std::min(255, 64 * 1024 / kTileGemmBlocks / threads()); }
   constexpr int stage_columns() const { return depth_warps * slice_columns; }
@@ -31,17 +31,18 @@ struct TileGemmShape {
   constexpr int stage_bytes() const { return weight_bytes() + 2 * rows * stage_columns(); }
   // Sums of the warps, in the memory of the stages. The pitch avoids bank conflicts.
   constexpr int sums_pitch() const { return outputs() + 4; }
-  constexpr int sums_bytes() const { return 4 * depth_warps * rows * sums_pitch(); }
+  constexpr int sums_bytes() const { return 4 * depth_warps * part_warps * rows * sums_pitch(); }
   constexpr int shared_bytes() const { return std::max(stages * stage_bytes(), sums_bytes()); }
 };
 
 // Few rows: the warps share the depth, because narrow tiles give enough blocks. Many rows: a warp
 // has all columns, so that 64 and 128 rows add in the same order. A stage of several ones has most
 // bytes that fit, with 96 KB at most, so that it fits into the 99 KB that a block of threads may
-// have on GPUs of 8.6, 8.9 and 12.0.
-constexpr TileGemmShape TileGemmShapeOf(WeightFormat format, int rows) {
+// have on GPUs of 8.6, 8.9 and 12.0. `part_warps`: 1, or 2 for 64 rows.
+constexpr TileGemmShape TileGemmShapeOf(WeightFormat format, int rows, int part_warps = 1) {
   TileGemmShape shape = {};
   shape.rows = rows;
+  shape.part_warps = part_warps;
   const bool is_int4 = format == WeightFormat::kInt4;
   shape.slice_columns = is_int4 ? kInt4BlockColumns : 64;
   shape.slice_tile_bytes = is_int4                        ? Int4BlockBytes(4)
@@ -57,6 +58,12 @@ constexpr TileGemmShape TileGemmShapeOf(WeightFormat format, int rows) {
   }
   shape.stages = std::clamp(96 * 1024 / shape.stage_bytes(), 2, 6);
   return shape;
+}
+
+// Of a split-K GEMM. A product with 64 rows has few tiles; two warps instead of one for each part
+// of them hide each other's waits. Experts' rows keep one order of additions for 64 and 128 rows.
+constexpr int SplitPartWarps(int rows) {
+  return rows == 64 ? 2 : 1;
 }
 
 // Elements of the partial sums that BestSplit() may need: those of twice the blocks that run at

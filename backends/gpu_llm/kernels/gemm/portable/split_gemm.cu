@@ -35,8 +35,9 @@ cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream) {
   gemm.output = params.output;
   gemm.num_slices = params.split > 0 ? params.split : 1;
   gemm.scratch = params.scratch;
+  gemm.part_warps = portable_shape::SplitPartWarps(gemm.tile_rows);
   const TileGemmShape shape =
-      portable_shape::TileGemmShapeOf(params.weights.format, gemm.tile_rows);
+      portable_shape::TileGemmShapeOf(params.weights.format, gemm.tile_rows, gemm.part_warps);
   const int num_outputs = (params.weights.num_outputs + shape.outputs() - 1) / shape.outputs();
   const int64_t num_tiles = int64_t{gemm.num_row_tiles} * num_outputs;
   const auto fits = [&](int split) {

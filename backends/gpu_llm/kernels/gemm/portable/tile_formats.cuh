@@ -45,7 +45,7 @@ struct SliceOf<WeightFormat::kBf16> {
     return 4 * part + threadIdx.x % 4;
   }
   static __device__ __forceinline__ void Read(const char* slice, const WeightMatrix&, int part,
-                                              Scales&, uint32_t (&a)[8]) {
+                                              bool, Scales&, uint32_t (&a)[8]) {
     const auto* chunks = reinterpret_cast<const uint4*>(slice) + 64 * part + threadIdx.x % 32;
     const uint4 low = chunks[0], high = chunks[32];
     a[0] = low.x, a[1] = high.x, a[2] = low.y, a[3] = high.y;
@@ -73,7 +73,7 @@ struct SliceOf<WeightFormat::kFp8> {
     return threadIdx.x % 4 * 2 + part;
   }
   static __device__ __forceinline__ void Read(const char* slice, const WeightMatrix&, int part,
-                                              Scales&, uint32_t (&a)[8]) {
+                                              bool, Scales&, uint32_t (&a)[8]) {
     const auto* chunks = reinterpret_cast<const uint4*>(slice) + threadIdx.x % 32;
     const uint4 low = chunks[0], high = chunks[32];
     Unpack(part == 0 ? low.x : low.z, a[0], a[2]);
@@ -124,11 +124,12 @@ struct SliceOf<WeightFormat::kInt4> {
       }
     }
   };
-  // `scales`: those of the part before in the slice. They are loaded again where they change.
+  // `scales`: unless the part is a warp's first one, those of the part before in the slice. They
+  // are loaded again where they change.
   static __device__ __forceinline__ void Read(const char* slice, const WeightMatrix& w, int part,
-                                              Scales& scales, uint32_t (&a)[8]) {
+                                              bool is_first, Scales& scales, uint32_t (&a)[8]) {
     const uint4 half = reinterpret_cast<const uint4*>(slice)[part / 2 * 32 + threadIdx.x % 32];
-    if (part == 0 || w.scales_per_block > 1) scales.Load(slice, part * w.scales_per_block / kParts);
+    if (is_first || w.scales_per_block > 1) scales.Load(slice, part * w.scales_per_block / kParts);
     const uint32_t words[2] = {part % 2 == 0 ? half.x : half.z, part % 2 == 0 ? half.y : half.w};
 #pragma unroll
     for (int row = 0; row < 2; ++row) {

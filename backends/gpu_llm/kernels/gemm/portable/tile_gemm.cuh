@@ -95,11 +95,11 @@ __device__ __forceinline__ void StoreSums(const TileGemmParams& p, int64_t row, 
   *to = Pack8(values);
 }
 
-template <WeightFormat kFormat, int kRows>
-__global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
+template <WeightFormat kFormat, int kRows, int kPartWarps>
+__global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows, kPartWarps).threads(),
                                   portable_shape::kTileGemmBlocks)
     TileGemmKernel(const __grid_constant__ TileGemmParams p) {
-  static constexpr TileGemmShape kShape = TileGemmShapeOf(kFormat, kRows);
+  static constexpr TileGemmShape kShape = TileGemmShapeOf(kFormat, kRows, kPartWarps);
   using Slice = SliceOf<kFormat>;
   constexpr int kThreads = kShape.threads(), kStages = kShape.stages, kTiles = kShape.warp_tiles;
   constexpr int kColumns = kShape.slice_columns, kStageBytes = kShape.stage_bytes();
@@ -148,7 +148,9 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int output_warp = warp % kShape.output_warps;
   const int depth_warp = warp / kShape.output_warps % kShape.depth_warps;
-  const int row_warp = warp / kShape.output_warps / kShape.depth_warps;
+  const int part_warp = warp / kShape.output_warps / kShape.depth_warps % kPartWarps;
+  const int row_warp = warp / kShape.output_warps / kShape.depth_warps / kPartWarps;
+  constexpr int kWarpParts = Slice::kParts / kPartWarps;
   const auto fetch = [&](int step) {
     if (step < end) {
       char* stage = ring + (step - begin) % kStages * kStageBytes;
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
       // A warp copies the slices that it reads; warps that share them divide them.
 #pragma unroll
       for (int i = 0; i < kTiles; ++i) {
-        if (i % kShape.row_warps != row_warp) continue;
+        if (i % (kShape.row_warps * kPartWarps) != row_warp * kPartWarps + part_warp) continue;
         const int tile_of_16 = output_warp * kTiles + i;
         Slice::Copy(stage + (depth_warp * kSliceTiles + tile_of_16) * kShape.slice_tile_bytes,
                     p.weights, weights, first_output / 16 + tile_of_16,
@@ -194,11 +196,14 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
                        (depth_warp * kRows + row_warp * kRowTiles * 8 + g) * kRowBytes;
     typename Slice::Scales scales[kTiles];
 #pragma unroll
-    for (int part = 0; part < Slice::kParts; ++part) {
+    for (int i_part = 0; i_part < kWarpParts; ++i_part) {
+      const int part = part_warp * kWarpParts + i_part;
+      const bool is_first = i_part == 0;
       uint32_t a[kTiles][8];
 #pragma unroll
       for (int i = 0; i < kTiles; ++i)
-        Slice::Read(slices + i * kShape.slice_tile_bytes, p.weights, part, scales[i], a[i]);
+        Slice::Read(slices + i * kShape.slice_tile_bytes, p.weights, part, is_first, scales[i],
+                    a[i]);
       const int chunk = Slice::ChunkOf(part) ^ ((g & 1) * 5);
 #pragma unroll
       for (int j = 0; j < kRowTiles; ++j) {
@@ -209,7 +214,7 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
           MatrixMultiplyAdd(sums[i][j], a[i][4], a[i][5], a[i][6], a[i][7], x.z, x.w);
         }
       }
-      if (kFetchesLate && part == 0) fetch(step + kStages - 1);
+      if (kFetchesLate && is_first) fetch(step + kStages - 1);
     }
   }
 
@@ -218,12 +223,13 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
   __syncthreads();
   constexpr int kPitch = kShape.sums_pitch();
   float* shared_sums = reinterpret_cast<float*>(ring);
+  const int depth_part = depth_warp * kPartWarps + part_warp;
 #pragma unroll
   for (int i = 0; i < kTiles; ++i) {
 #pragma unroll
     for (int j = 0; j < kRowTiles; ++j) {
       float* to = shared_sums +
-                  (depth_warp * kRows + (row_warp * kRowTiles + j) * 8 + 2 * t) * kPitch +
+                  (depth_part * kRows + (row_warp * kRowTiles + j) * 8 + 2 * t) * kPitch +
                   (output_warp * kTiles + i) * 16 + g;
       to[0] = sums[i][j][0], to[kPitch] = sums[i][j][1];
       to[8] = sums[i][j][2], to[kPitch + 8] = sums[i][j][3];
@@ -241,7 +247,7 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
   const auto sum_at = [&](int row, int column) {
     Sums result = {};
 #pragma unroll
-    for (int w = 0; w < kShape.depth_warps; ++w) {
+    for (int w = 0; w < kShape.depth_warps * kPartWarps; ++w) {
       const float* from = shared_sums + (w * kRows + row) * kPitch + column;
 #pragma unroll
       for (int i = 0; i < 16; i += 4) {
@@ -316,10 +322,10 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows).threads(),
   }
 }
 
-template <WeightFormat kFormat, int kRows>
+template <WeightFormat kFormat, int kRows, int kPartWarps = 1>
 cudaError_t LaunchRows(const TileGemmParams& p, cudaStream_t stream) {
-  constexpr TileGemmShape kShape = TileGemmShapeOf(kFormat, kRows);
-  const auto kernel = TileGemmKernel<kFormat, kRows>;
+  constexpr TileGemmShape kShape = TileGemmShapeOf(kFormat, kRows, kPartWarps);
+  const auto kernel = TileGemmKernel<kFormat, kRows, kPartWarps>;
   (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kShape.shared_bytes());
   const dim3 grid(p.num_row_tiles,
@@ -338,7 +344,8 @@ cudaError_t LaunchFormat(const TileGemmParams& p, cudaStream_t stream) {
     case 32:
       return LaunchRows<kFormat, 32>(p, stream);
     case 64:
-      return LaunchRows<kFormat, 64>(p, stream);
+      return p.part_warps == 2 ? LaunchRows<kFormat, 64, 2>(p, stream)
+                               : LaunchRows<kFormat, 64>(p, stream);
     case 128:
       return LaunchRows<kFormat, 128>(p, stream);
     default:
