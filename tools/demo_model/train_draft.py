@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Trains the draft model of the demo model on the CPU: a Llama of 2 layers and hidden size 128, for `--speculate draft=demo/draft`.
+"""Trains the draft model of the demo model: a Llama of 2 layers and hidden size 128, for `--speculate draft=demo/draft`.
 
-usage: train_draft.py MODEL_DIR DATA_DIR OUT_DIR [--texts N] [--steps N]
-MODEL_DIR is the demo model; DATA_DIR holds train.bin, which train_tokenizer.py wrote. The demo model first continues pieces of the training
-text, greedily and at temperatures up to 1, and keeps its most likely tokens. The draft model is then trained on the training text, and
-after that on those texts, towards the demo model's probabilities. Needs PyTorch 1.13 or newer.
+usage: train_draft.py MODEL_DIR OUT_DIR [--texts N] [--length N] [--batch N] [--seconds N]
+MODEL_DIR is the demo model. It writes texts from random first tokens, greedily and at temperatures up to 1, and continues pieces of them that come several times. The
+draft model is trained on these texts towards the demo model's probabilities. Runs on a GPU if there is one. Needs PyTorch 2.0 or newer.
 """
 import argparse
 import json
@@ -17,7 +16,6 @@ import torch
 import torch.nn.functional as F
 
 EPS, THETA, CONTEXT = 1e-5, 10000.0, 1024
-KEPT = 8  # likely tokens whose probabilities the draft model learns
 SHAPE = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
          "intermediate_size": 320}
 
@@ -86,10 +84,9 @@ class Llama:
                     cache.append((k, v))
             group = c["num_attention_heads"] // c["num_key_value_heads"]
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-            scores = q @ k.transpose(2, 3) / math.sqrt(c["head_dim"])
-            if length > 1:
-                scores = scores + torch.full((length, k.shape[2]), float("-inf"), device=x.device).triu(1 + past)
-            x = x + F.linear((scores.softmax(-1) @ v).transpose(1, 2).reshape(batch, length, -1), t[p + "self_attn.o_proj.weight"])
+            # Several tokens come first or one by one: nothing is cached before several.
+            mixed = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=length > 1)
+            x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, -1), t[p + "self_attn.o_proj.weight"])
             normed = self.norm(x, p + "post_attention_layernorm.weight")
             gate = F.silu(F.linear(normed, t[p + "mlp.gate_proj.weight"])) * F.linear(normed, t[p + "mlp.up_proj.weight"])
             x = x + F.linear(gate, t[p + "mlp.down_proj.weight"])
@@ -101,20 +98,30 @@ class Llama:
 
 
 @torch.no_grad()
-def continue_texts(model, starts, length, generator):
-    """Returns tokens [batch, prompt + length] and, for the continued part, the KEPT likeliest tokens and their probabilities."""
-    temperatures = torch.tensor([0.0, 0.0, 0.6, 1.0]).repeat(len(starts) // 4 + 1)[: len(starts), None]
-    cache, ids, likely, probabilities = [], starts, [], []
-    new = starts
-    for _ in range(length):
+def write_texts(model, starts, length, device):
+    """Tokens [batch, length]: the starts [batch, any], continued: half of them greedily, the others at temperatures 0.7 and 1."""
+    temperatures = torch.tensor([0.0, 0.7, 0.0, 1.0], device=device).repeat(len(starts) // 4 + 1)[: len(starts), None]
+    ids, new, cache = starts, starts, []
+    while ids.shape[1] < length:
         logits = model(new, cache)[:, -1]
-        top = logits.softmax(-1).topk(KEPT)
-        likely.append(top.indices)
-        probabilities.append(top.values)
-        uniform = torch.rand(logits.shape, generator=generator).clamp(1e-9, 1 - 1e-7)
-        new = (logits - temperatures * torch.log(-torch.log(uniform))).argmax(-1, keepdim=True)
+        uniform = torch.rand(logits.shape, device=device).clamp(1e-9, 1 - 1e-7)
+        # The first tokens are drawn at temperature 1, so that greedy texts differ.
+        heat = temperatures if ids.shape[1] >= 8 else torch.ones_like(temperatures)
+        new = (logits - heat * torch.log(-torch.log(uniform))).argmax(-1, keepdim=True)
         ids = torch.cat((ids, new), 1)
-    return ids, torch.stack(likely, 1), torch.stack(probabilities, 1)
+    return ids
+
+
+def make_texts(model, count, length, device):
+    """Tokens [count, length]: texts of the model, and as many in which a piece of one of them comes again and again before the model continues."""
+    batch, texts = min(1024, count // 2), []
+    for _ in range(0, count, 2 * batch):
+        own = write_texts(model, torch.randint(1, model.config["vocab_size"], (batch, 1), device=device), length, device)
+        piece = int(torch.randint(24, 112, (1,)))
+        first = int(torch.randint(0, length - piece, (1,)))
+        copies = own[:, first: first + piece].repeat(1, length // piece + 1)
+        texts += [own, write_texts(model, copies[:, : length - 96], length, device)]
+    return torch.cat(texts)
 
 
 def first_tensors(model):
@@ -138,52 +145,56 @@ def first_tensors(model):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model", type=pathlib.Path)
-    parser.add_argument("data", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--texts", type=int, default=1024)
-    parser.add_argument("--steps", type=int, default=600)
+    parser.add_argument("--texts", type=int, default=16384)
+    parser.add_argument("--length", type=int, default=448)
+    parser.add_argument("--batch", type=int, default=96)
+    parser.add_argument("--seconds", type=float, default=120, help="of the whole run")
     args = parser.parse_args()
     torch.manual_seed(1)
-    generator = torch.Generator().manual_seed(1)
+    torch.set_float32_matmul_precision("high")
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     config = json.loads((args.model / "config.json").read_text())
-    model = Llama(config, read_safetensors(args.model / "model.safetensors"))
-    train = torch.from_numpy(np.fromfile(args.data / "train.bin", np.uint16).astype(np.int64))
+    model = Llama(config, {name: tensor.to(device) for name, tensor in read_safetensors(args.model / "model.safetensors").items()})
+    model.angles = model.angles.to(device)
     start = time.time()
+    texts = make_texts(model, args.texts, args.length, device)
+    print(f"{len(texts)} texts {time.time() - start:.0f} s", flush=True)
 
-    prompt, length, batch = 16, 112, 64
-    texts = []
-    for number in range(args.texts // batch):
-        starts = torch.randint(len(train) - prompt, (batch, 1), generator=generator) + torch.arange(prompt)
-        texts.append(continue_texts(model, train[starts], length, generator))
-        print(f"text {(number + 1) * batch} {time.time() - start:.0f} s", flush=True)
-    ids, likely, probabilities = (torch.cat(parts) for parts in zip(*texts))
-
-    draft = Llama({**config, **SHAPE}, first_tensors(model))
+    held = 128
+    texts = texts[torch.randperm(len(texts), device=device)]
+    draft = Llama({**config, **SHAPE}, {name: tensor.detach().to(device).requires_grad_() for name, tensor in first_tensors(model).items()})
+    draft.angles = draft.angles.to(device)
     optimizer = torch.optim.AdamW(draft.tensors.values(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01)
-    for step in range(args.steps):
-        rate = 3e-3 * min(1, (step + 1) / 30) * (0.03 + 0.97 * 0.5 * (1 + math.cos(math.pi * step / args.steps)))
+    begin, step = time.time(), 0
+    while (done := (time.time() - begin) / (start + args.seconds - begin)) < 1:
         for group in optimizer.param_groups:
-            group["lr"] = rate
-        if step < args.steps // 2:
-            rows = train[torch.randint(len(train) - 129, (24, 1), generator=generator) + torch.arange(129)]
-            loss = F.cross_entropy(draft(rows[:, :-1]).flatten(0, 1), rows[:, 1:].flatten())
-        else:
-            chosen = torch.randint(len(ids), (24,), generator=generator)
-            logs = draft(ids[chosen, :-1])[:, prompt - 1:].log_softmax(-1)
-            weights = probabilities[chosen] / probabilities[chosen].sum(-1, keepdim=True)
-            loss = -(logs.gather(-1, likely[chosen]) * weights).sum(-1).mean()
+            group["lr"] = 4e-3 * min(1, (step + 1) / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        ids = texts[torch.randint(held, len(texts), (args.batch,), device=device), :-1]
+        with torch.autocast(device.type, torch.bfloat16):
+            with torch.no_grad():
+                wanted = model(ids)
+            logs = draft(ids)
+        logs = logs.float().log_softmax(-1)
+        loss = -(wanted.float().softmax(-1) * logs).sum(-1).mean()
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(draft.tensors.values(), 1.0)
         optimizer.step()
-        if (step + 1) % 25 == 0:
-            with torch.no_grad():
-                same = (draft(ids[:48, :-1])[:, prompt - 1:].argmax(-1) == likely[:48, :, 0]).float().mean()
-            print(f"step {step + 1} loss {loss.item():.3f} same first choice {same:.3f} {time.time() - start:.0f} s", flush=True)
-
+        step += 1
+        if step % 200 == 0:
+            report(model, draft, texts[:held], step, loss, time.time() - start)
+    report(model, draft, texts[:held], step, loss, time.time() - start)
     args.out.mkdir(parents=True, exist_ok=True)
-    write_safetensors(args.out / "model.safetensors", draft.tensors)
+    write_safetensors(args.out / "model.safetensors", {name: tensor.cpu() for name, tensor in draft.tensors.items()})
     (args.out / "config.json").write_text(json.dumps({**config, **SHAPE}, indent=2) + "\n")
+
+
+@torch.no_grad()
+def report(model, draft, texts, step, loss, seconds):
+    """How often the most likely token is the same, in texts that were not trained on: in their first 96 tokens and in the last 96."""
+    same = (draft(texts).argmax(-1) == model(texts).argmax(-1)).float()
+    print(f"step {step} loss {loss.item():.3f} same first choice {same[:, 8:96].mean():.3f} {same[:, -96:].mean():.3f} {seconds:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,22 +14,7 @@ import time
 
 import torch
 import torch.nn.functional as F
-from train_draft import Llama, read_safetensors, write_safetensors
-
-
-@torch.no_grad()
-def write_texts(model, count, length, device):
-    """Tokens [count, length] of a quarter greedy texts and others at temperatures 0.6 to 1."""
-    vocabulary = model.config["vocab_size"]
-    temperatures = torch.tensor([0.0, 0.6, 0.8, 1.0], device=device).repeat(count // 4 + 1)[:count, None]
-    ids, cache = torch.randint(1, vocabulary, (count, 1), device=device), []
-    # The first tokens are drawn at temperature 1, so that greedy texts differ.
-    for place in range(length - 1):
-        logits = model(ids[:, -1:], cache)[:, -1]
-        uniform = torch.rand(logits.shape, device=device).clamp(1e-9, 1 - 1e-7)
-        heat = temperatures if place >= 8 else torch.ones_like(temperatures)
-        ids = torch.cat((ids, (logits - heat * torch.log(-torch.log(uniform))).argmax(-1, keepdim=True)), 1)
-    return ids
+from train_draft import Llama, read_safetensors, write_safetensors, write_texts
 
 
 def head_logits(tensors, embedding, hidden, head, blocks):
@@ -70,7 +55,8 @@ def main():
     model.angles = model.angles.to(device)
     start = time.time()
     batch = 512
-    texts = torch.cat([write_texts(model, min(batch, args.texts - first), args.length, device) for first in range(0, args.texts, batch)])
+    starts = torch.randint(1, config["vocab_size"], (args.texts, 1), device=device)
+    texts = torch.cat([write_texts(model, starts[first: first + batch], args.length, device) for first in range(0, args.texts, batch)])
     with torch.no_grad():
         states = torch.cat([model.states(texts[first: first + 64]) for first in range(0, len(texts), 64)])
     print(f"{len(texts)} texts {time.time() - start:.0f} s", flush=True)
