@@ -353,8 +353,8 @@ Status Decoder::AddGemmToResidual(const char* name, const GpuMatrix& matrix, con
     NEREID_RETURN_IF_ERROR(ExpandAdapters(adapted, partial_sums_, spec_->hidden_size, stream));
     return AllReduceResidual(update, num_rows, stream);
   }
-  // With a parallel residual, this product and the next one would follow each other without a
-  // kernel between, and the split-K GEMM would take longer.
+  // With a parallel residual, no kernel runs between this product and the next one. Adding the bias
+  // in a kernel of its own was faster then (bench/results/gpu_families.csv).
   const bool adds_bias_later =
       update.bias != nullptr && spec_->parallel_residual && num_rows > kShareRows;
   if (update.post_norm.weight == nullptr && !adds_bias_later) {
