@@ -17,8 +17,9 @@ inline constexpr size_t kMaxKernelCopy = 8192;
 // The copy is rounded up to this size, for which both buffers have room.
 inline constexpr size_t kPlanCopyUnit = 16;
 
-// Kernels behind it read the plan from their beginning on. A kernel that reads the host's memory
-// takes few microseconds, and a copy with its two changes between engines of the device more.
+// Copies a plan on the stream, so that kernels launched later may read it. Small plans are copied
+// by a kernel that reads the pinned memory, which takes a few microseconds; a copy by the device's
+// copy engine takes longer, because the stream waits for it twice.
 inline Status UploadPlan(void* to, const void* from, size_t size_bytes, cudaStream_t stream) {
   if (size_bytes > kMaxKernelCopy) {
     return CudaStatus(cudaMemcpyAsync(to, from, size_bytes, cudaMemcpyHostToDevice, stream),

@@ -83,7 +83,7 @@ class WarmUpStep {
   llm::StepBatch batch_;
 };
 
-// Blocks for the longest sequence that a step may have.
+// The first KV blocks, as many as `num_tokens` tokens take.
 std::vector<int32_t> FirstBlocks(const llm::ExecutorLimits& limits, int32_t num_tokens) {
   std::vector<int32_t> blocks((num_tokens + limits.block_size - 1) / limits.block_size);
   std::iota(blocks.begin(), blocks.end(), 0);

@@ -14,7 +14,7 @@ enum class HashKind {
   kGitBlob,  // SHA-1 of the contents after git's header, of all other files
 };
 
-// The kind of hash that has so many hexadecimal digits.
+// The kind of hash that has as many hexadecimal digits as `hash`.
 HashKind KindOfHash(std::string_view hash);
 
 // The hash of a whole file in hexadecimal digits. `kind` is not kNone. UNAVAILABLE if OpenSSL is

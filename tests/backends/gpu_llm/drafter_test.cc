@@ -69,7 +69,7 @@ class GpuDrafterTest : public testing::GpuSpeculationTest {
   const cpu::testing::RandomMedusaHeads random_medusa_{3};
 };
 
-// A prompt of any length and any number of sequences.
+// A decode step of any number of sequences is replayed when it first comes.
 TEST_F(GpuDrafterTest, PlainStepsArePreparedToo) {
   const std::unique_ptr<GpuExecutor> executor = MakeExecutor();
   ASSERT_NE(executor, nullptr);

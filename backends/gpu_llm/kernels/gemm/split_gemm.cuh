@@ -91,7 +91,8 @@ struct StageRing {
   }
 };
 
-// The tile of a warp in the outputs of its block, and whether the matrix has it.
+// The 16 outputs that a warp multiplies. `exists`: the matrix has them; a warp beyond the last
+// output reads tile 0 in their place.
 struct WarpTile {
   int tile;
   bool exists;
@@ -102,8 +103,9 @@ struct WarpTile {
   }
 };
 
-// What a kernel does with its sums before it stores them. The end of a plain product: at most
-// SiLU's gate. Instructions that run once a launch must first be loaded, so their number counts.
+// What a kernel does with its sums before it stores them is a class. This one is for products
+// without bias and activation, except SiLU's gate. It is short, because a launch runs these
+// instructions once, and loading them takes time as well.
 class PlainEnd {
  public:
   __device__ __forceinline__ PlainEnd(const SplitGemmParams&, int) {}

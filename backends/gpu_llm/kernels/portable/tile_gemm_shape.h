@@ -24,7 +24,7 @@ struct TileGemmShape {
 
   constexpr int outputs() const { return 16 * output_warps * warp_tiles; }
   constexpr int threads() const { return 32 * output_warps * depth_warps * row_warps * part_warps; }
-  // Of a thread, at most, by the launch bounds.
+  // The most registers of a thread that the kernel's launch bounds allow.
   constexpr int registers() const { return std::min(255, 64 * 1024 / kTileGemmBlocks / threads()); }
   constexpr int stage_columns() const { return depth_warps * slice_columns; }
   constexpr int weight_bytes() const { return depth_warps * outputs() / 16 * slice_tile_bytes; }

@@ -18,9 +18,9 @@ __device__ __forceinline__ float Apply(float x) {
   return fmaxf(x, 0.0f);
 }
 
-// An activation that is known at run time, the same for all threads of a launch: for the ends of
-// products, where it is unrolled often and must be short. All but two are x sigmoid(u) with
-// u = x (a + b x^2).
+// An activation that is known at run time, the same for all threads of a launch. Products apply it
+// to their sums in unrolled loops, so that its code must be short. All but two are x sigmoid(u)
+// with u = x (a + b x^2).
 class RuntimeActivation {
  public:
   __device__ __forceinline__ explicit RuntimeActivation(llm::Activation kind)

@@ -1,5 +1,6 @@
-// FinishLogits: in place, some logits of a row a thread. Bound by memory bandwidth. PickLogProbs:
-// one row a thread with a few reads each, so that the cost is that of a launch.
+// FinishLogits changes logits in place; each thread has some of one row, and the memory's bandwidth
+// limits it. PickLogProbs has a thread for each row, which reads little, so that it takes as long
+// as a launch.
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/device/soft_cap.cuh"

@@ -108,7 +108,7 @@ struct SliceOf<WeightFormat::kInt4> {
   }
   static __device__ __forceinline__ int ChunkOf(int part) { return 4 * part + threadIdx.x % 4; }
 
-  // Of the rows g and g + 8.
+  // The zeros and scales of the outputs g and g + 8 of a tile, which a lane unpacks.
   struct Scales {
     __nv_bfloat162 negative_zeros[2], factors[2];
 
