@@ -127,16 +127,16 @@ class Bench {
         }
         return;
       }
-      const LinearCall call = {&one,
-                               in_.as<__nv_bfloat16>(),
-                               nullptr,
-                               norm,
-                               1e-5f,
-                               normed_.as<__nv_bfloat16>(),
-                               shape.output,
-                               out_.data(),
-                               scratch_.data(),
-                               kMaxRows};
+      LinearCall call;
+      call.weights = &one;
+      call.in = in_.as<__nv_bfloat16>();
+      call.norm_weight = norm;
+      call.epsilon = 1e-5f;
+      call.normed = normed_.as<__nv_bfloat16>();
+      call.output = shape.output;
+      call.out = out_.data();
+      call.scratch = scratch_.data();
+      call.row_capacity = kMaxRows;
       if (const Status status = runner.Run(call, num_rows, may_time, timer_.stream());
           !status.ok()) {
         std::printf("error: %s\n", status.message().c_str());
