@@ -12,10 +12,9 @@ constexpr int kMaxRows = 6;  // 6 x 4 sums + 6 inputs + 1 weight: 31 of 32 regis
 #else
 constexpr int kMaxRows = 2;
 #endif
-// With few rows, the weights stream from memory as NR short rows in parallel, which the hardware
-// prefetcher does not predict. The tile prefetches as many bytes as it reads, this far ahead in
-// memory order.
-constexpr int kMaxStreamedRows = 4;
+// The weights stream from memory as NR short rows in parallel, which the hardware prefetcher does
+// not predict. The first tile of a panel prefetches as many bytes as it reads, this far ahead in
+// memory order. For the rows that follow, the weights of the panel are in a cache.
 constexpr int64_t kPrefetchBytes = 16384;
 
 template <typename W>
@@ -30,6 +29,7 @@ struct MatmulTile {
   float* out;
   int64_t out_stride;
   bool accumulate;
+  bool prefetches = true;
 };
 
 // With block scales, each weight is multiplied by its scale, with one additional rounding.
@@ -82,7 +82,7 @@ __attribute__((noinline)) void RunTile(const MatmulTile<W>& tile) {
   const int64_t columns = tile.columns;
   const int64_t whole = columns - columns % kLanes;
   for (int64_t k = 0; k < whole; k += kLanes) {
-    if constexpr (MR <= kMaxStreamedRows) {
+    if (tile.prefetches) {
       const char* ahead = reinterpret_cast<const char*>(tile.weights + k * NR) + kPrefetchBytes;
 #pragma GCC unroll 16
       for (int b = 0; b < NR * kLanes * static_cast<int>(sizeof(W)); b += 64) {
@@ -163,6 +163,7 @@ void RunPanel(MatmulTile<W> tile, int64_t num_rows, int64_t num_outputs) {
     }
     tile.in += rows * tile.columns;
     tile.out += rows * tile.out_stride;
+    tile.prefetches = false;
     num_rows -= rows;
   }
 }
