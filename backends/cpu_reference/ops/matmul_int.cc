@@ -21,7 +21,7 @@ constexpr int kMaxRows = 1;
 #endif
 // Rows whose input stays in the L2 cache while the strips are read.
 constexpr int64_t kRowsAtOnce = 64;
-constexpr int64_t kBytesAhead = 4096;
+constexpr int64_t kBytesAhead = 8192;
 
 // In each lane: sums += four bytes of `weights` (unsigned, at most 15 unless VNNI) times four of
 // `input` (signed).
@@ -88,97 +88,115 @@ NEREID_INLINE int32_t FourAt(const uint8_t* from) {
   return four;
 }
 
-// Adds the products of MR rows with eight columns of NS strips.
-template <int MR, int NS, bool kIs4>
-NEREID_INLINE void AddEight(const uint8_t* weights, int64_t strip_bytes, const uint8_t* digits,
-                            const IntegerMatmulShape& s, VecI (&sums)[MR][NS][3][kVectors]) {
+// Adds the products of MR rows with eight columns of a strip.
+template <int MR, bool kIs4>
+NEREID_INLINE void AddEight(const uint8_t* weights, const uint8_t* digits,
+                            const IntegerMatmulShape& s, VecI (&sums)[MR][3][kVectors]) {
+  __builtin_prefetch(weights + kBytesAhead);
+  if constexpr (!kIs4) __builtin_prefetch(weights + kBytesAhead + 64);
 #pragma GCC unroll 4
-  for (int n = 0; n < NS; ++n) {
-    const uint8_t* from = weights + n * strip_bytes;
-    __builtin_prefetch(from + kBytesAhead);
-    if constexpr (!kIs4) __builtin_prefetch(from + kBytesAhead + 64);
+  for (int v = 0; v < kVectors; ++v) {
+    const VecU first = *reinterpret_cast<const VecUUnaligned*>(weights + v * 4 * kLanes);
+    const VecU low = kIs4 ? first & 0x0f0f0f0fu : first;
+    const VecU high =
+        kIs4 ? (first >> 4) & 0x0f0f0f0fu
+             : VecU(*reinterpret_cast<const VecUUnaligned*>(weights + 64 + v * 4 * kLanes));
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const VecU first = *reinterpret_cast<const VecUUnaligned*>(from + v * 4 * kLanes);
-      const VecU low = kIs4 ? first & 0x0f0f0f0fu : first;
-      const VecU high =
-          kIs4 ? (first >> 4) & 0x0f0f0f0fu
-               : VecU(*reinterpret_cast<const VecUUnaligned*>(from + 64 + v * 4 * kLanes));
-#pragma GCC unroll 4
-      for (int m = 0; m < MR; ++m) {
+    for (int m = 0; m < MR; ++m) {
 #pragma GCC unroll 3
-        for (int d = 0; d < 3; ++d) {
-          const uint8_t* in = digits + m * s.row_bytes + d * s.padded;
-          VecI& sum = sums[m][n][d][v];
-          if constexpr (kIs4) {
-            sum = Dot(Dot(sum, low, FourAt(in)), high, FourAt(in + 4));
-          } else {
-            sum = DotOfBytes(DotOfBytes(sum, low, FourAt(in)), high, FourAt(in + 4));
-          }
+      for (int d = 0; d < 3; ++d) {
+        const uint8_t* in = digits + m * s.row_bytes + d * s.padded;
+        VecI& sum = sums[m][d][v];
+        if constexpr (kIs4) {
+          sum = Dot(Dot(sum, low, FourAt(in)), high, FourAt(in + 4));
+        } else {
+          sum = DotOfBytes(DotOfBytes(sum, low, FourAt(in)), high, FourAt(in + 4));
         }
       }
     }
   }
 }
 
-// Computes whole strips from `strip` on for MR rows, into totals[row][16 NS].
-template <int MR, int NS, bool kIs4>
-__attribute__((noinline)) void RunStrips(const MatmulParams& p, const IntegerMatmulShape& s,
-                                         int64_t row, int64_t strip, float* totals) {
+// Adds the products of MR rows with the columns of a strip from 8 * eight to 8 * end. With few
+// rows, several sums of each row are computed at a time, which hides the latency of an addition.
+template <int MR, bool kIs4>
+NEREID_INLINE void AddSegment(const uint8_t* weights, const uint8_t* digits, int64_t eight,
+                              int64_t end, const IntegerMatmulShape& s,
+                              VecI (&sums)[MR][3][kVectors]) {
+  constexpr int64_t kBytes = kIs4 ? 64 : 128;  // of eight columns
+  constexpr int kParts = kVectors > 1 ? 1 : MR == 1 ? 4 : MR == 2 ? 2 : 1;
+  VecI parts[kParts][MR][3][kVectors] = {};
+  for (; eight + kParts <= end; eight += kParts) {
+#pragma GCC unroll 4
+    for (int part = 0; part < kParts; ++part) {
+      AddEight<MR, kIs4>(weights + (eight + part) * kBytes, digits + 8 * (eight + part), s,
+                         parts[part]);
+    }
+  }
+  for (; eight < end; ++eight) {
+    AddEight<MR, kIs4>(weights + eight * kBytes, digits + 8 * eight, s, parts[0]);
+  }
+#pragma GCC unroll 4
+  for (int part = 0; part < kParts; ++part) {
+#pragma GCC unroll 4
+    for (int m = 0; m < MR; ++m) {
+#pragma GCC unroll 3
+      for (int d = 0; d < 3; ++d) {
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) sums[m][d][v] += parts[part][m][d][v];
+      }
+    }
+  }
+}
+
+// Computes a whole strip for MR rows, into totals[row][16].
+template <int MR, bool kIs4>
+__attribute__((noinline)) void RunStrip(const MatmulParams& p, const IntegerMatmulShape& s,
+                                        int64_t row, int64_t strip, float* totals) {
   const uint8_t* weights = static_cast<const uint8_t*>(p.weights.data) + strip * s.strip_bytes;
   const uint8_t* digits = p.fixed_point + row * s.row_bytes;
-  const int64_t scale_stride = s.num_groups * kStripOutputs;
-  VecF total[MR][NS][kVectors] = {};
-  int64_t eight = 0;
+  VecF total[MR][kVectors] = {};
   for (int64_t segment = 0; segment < s.num_segments; ++segment) {
-    const int64_t left = s.columns - segment * s.segment;
-    const int64_t end = eight + ((left < s.segment ? left : s.segment) + 7) / 8;
-    VecI sums[MR][NS][3][kVectors] = {};
-    for (; eight < end; ++eight) {
-      AddEight<MR, NS, kIs4>(weights + eight * (kIs4 ? 64 : 128), s.strip_bytes, digits + 8 * eight,
-                             s, sums);
-    }
-    const int64_t group = strip * scale_stride + segment / s.segments_per_group * kStripOutputs;
+    const int64_t first = segment * s.segment;
+    const int64_t left = s.columns - first;
+    VecI sums[MR][3][kVectors] = {};
+    AddSegment<MR, kIs4>(weights, digits, first / 8,
+                         first / 8 + ((left < s.segment ? left : s.segment) + 7) / 8, s, sums);
+    const int64_t group = (strip * s.num_groups + segment / s.segments_per_group) * kStripOutputs;
 #pragma GCC unroll 4
-    for (int n = 0; n < NS; ++n) {
+    for (int v = 0; v < kVectors; ++v) {
+      const VecF scale = Load(p.weights.group_scales + group + v * kLanes);
+      const VecF zero =
+          ToFloat(reinterpret_cast<VecI>(Widen(p.weights.group_zeros + group + v * kLanes)));
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        const int64_t at = group + n * scale_stride + v * kLanes;
-        const VecF scale = Load(p.weights.group_scales + at);
-        const VecF zero = ToFloat(reinterpret_cast<VecI>(Widen(p.weights.group_zeros + at)));
-#pragma GCC unroll 4
-        for (int m = 0; m < MR; ++m) {
-          const float* in =
-              reinterpret_cast<const float*>(digits + m * s.row_bytes + 3 * s.padded) + segment;
-          const VecI(&sum)[3][kVectors] = sums[m][n];
-          VecF all = MulAdd(ToFloat(sum[1][v]), Broadcast(256.0f), ToFloat(sum[2][v]));
-          all = MulAdd(ToFloat(sum[0][v]), Broadcast(65536.0f), all);
-          all = MulAdd(zero, Broadcast(-in[s.num_segments]), all);
-          total[m][n][v] = MulAdd(all, scale * in[0], total[m][n][v]);
-        }
+      for (int m = 0; m < MR; ++m) {
+        const float* in =
+            reinterpret_cast<const float*>(digits + m * s.row_bytes + 3 * s.padded) + segment;
+        VecF all = MulAdd(ToFloat(sums[m][1][v]), Broadcast(256.0f), ToFloat(sums[m][2][v]));
+        all = MulAdd(ToFloat(sums[m][0][v]), Broadcast(65536.0f), all);
+        all = MulAdd(zero, Broadcast(-in[s.num_segments]), all);
+        total[m][v] = MulAdd(all, scale * in[0], total[m][v]);
       }
     }
   }
   for (int m = 0; m < MR; ++m) {
-    for (int n = 0; n < NS; ++n) {
-      for (int v = 0; v < kVectors; ++v) {
-        Store(totals + (m * NS + n) * kStripOutputs + v * kLanes, total[m][n][v]);
-      }
+    for (int v = 0; v < kVectors; ++v) {
+      Store(totals + m * kStripOutputs + v * kLanes, total[m][v]);
     }
   }
 }
 
-// Writes the requested outputs of MR rows and NS strips.
-template <int MR, int NS, bool kIs4>
-void FinishStrips(const MatmulParams& p, const IntegerMatmulShape& s, int64_t row, int64_t strip) {
-  float totals[MR * NS * kStripOutputs];
-  RunStrips<MR, NS, kIs4>(p, s, row, strip, totals);
+// Writes the requested outputs of MR rows and a strip.
+template <int MR, bool kIs4>
+void FinishStrip(const MatmulParams& p, const IntegerMatmulShape& s, int64_t row, int64_t strip) {
+  float totals[MR * kStripOutputs];
+  RunStrip<MR, kIs4>(p, s, row, strip, totals);
   const int64_t first = strip * kStripOutputs;
   const int64_t begin = first < p.first_output ? p.first_output : first;
-  const int64_t whole = first + NS * kStripOutputs;
+  const int64_t whole = first + kStripOutputs;
   const int64_t end = whole < p.last_output ? whole : p.last_output;
   for (int m = 0; m < MR; ++m) {
-    const float* from = totals + m * NS * kStripOutputs - first;
+    const float* from = totals + m * kStripOutputs - first;
     float* out = p.out + (row + m) * p.out_stride;
     for (int64_t o = begin; o < end; ++o) {
       const float value = from[o] + (p.bias != nullptr ? p.bias[o] : 0.0f);
@@ -187,18 +205,14 @@ void FinishStrips(const MatmulParams& p, const IntegerMatmulShape& s, int64_t ro
   }
 }
 
+// The last `num_rows` rows of a block, at most MR and fewer than kMaxRows.
 template <int MR, bool kIs4>
-void RunRows(const MatmulParams& p, const IntegerMatmulShape& s, int64_t row) {
-#if defined(__AVX512F__)
-  constexpr int kStrips = MR == 1 ? 4 : MR == 2 ? 2 : 1;
-#else
-  constexpr int kStrips = 1;
-#endif
-  const int64_t end = (p.last_output + kStripOutputs - 1) / kStripOutputs;
-  int64_t strip = p.first_output / kStripOutputs;
-  for (; strip + kStrips <= end; strip += kStrips)
-    FinishStrips<MR, kStrips, kIs4>(p, s, row, strip);
-  for (; strip < end; ++strip) FinishStrips<MR, 1, kIs4>(p, s, row, strip);
+void FinishLastRows(const MatmulParams& p, const IntegerMatmulShape& s, int64_t row,
+                    int64_t num_rows, int64_t strip) {
+  if constexpr (MR > 0) {
+    if (num_rows == MR) return FinishStrip<MR, kIs4>(p, s, row, strip);
+    FinishLastRows<MR - 1, kIs4>(p, s, row, num_rows, strip);
+  }
 }
 
 // Processes one strip at a time for all rows of a block, so that the strip is read once.
@@ -209,19 +223,15 @@ void RunBlock(const MatmulParams& p, const IntegerMatmulShape& s, int64_t first_
   for (int64_t strip = p.first_output / kStripOutputs; strip < end; ++strip) {
     int64_t row = first_row;
     for (; row + kMaxRows <= last_row; row += kMaxRows) {
-      FinishStrips<kMaxRows, 1, kIs4>(p, s, row, strip);
+      FinishStrip<kMaxRows, kIs4>(p, s, row, strip);
     }
-    for (; row < last_row; ++row) FinishStrips<1, 1, kIs4>(p, s, row, strip);
+    FinishLastRows<kMaxRows - 1, kIs4>(p, s, row, last_row - row, strip);
   }
 }
 
 template <bool kIs4>
 void Run(const MatmulParams& p) {
   const IntegerMatmulShape s = ShapeOf(p.weights);
-  if (p.num_rows == 1) return RunRows<1, kIs4>(p, s, 0);
-  if constexpr (kMaxRows >= 2) {
-    if (p.num_rows == 2) return RunRows<2, kIs4>(p, s, 0);
-  }
   for (int64_t row = 0; row < p.num_rows; row += kRowsAtOnce) {
     const int64_t last = row + kRowsAtOnce < p.num_rows ? row + kRowsAtOnce : p.num_rows;
     RunBlock<kIs4>(p, s, row, last);
