@@ -26,9 +26,12 @@ struct Candidate {
   int32_t id;
 };
 
-/// The noise of a token by which the greatest sum of logit and noise is a draw.
+/// The noise of a token by which the greatest sum of logit and noise is a draw: from -2.9 to 16.7.
+inline float GumbelNoiseOf(float uniform) {
+  return -std::log(-std::log(uniform));
+}
 inline float GumbelNoise(uint64_t seed, uint32_t position, int32_t token) {
-  return -std::log(-std::log(TokenUniform(seed, position, static_cast<uint32_t>(token))));
+  return GumbelNoiseOf(TokenUniform(seed, position, static_cast<uint32_t>(token)));
 }
 
 /// Returns the draft, or the token drawn in its place. `candidates`: of the target's distribution,

@@ -33,12 +33,23 @@ NEREID_HOST_DEVICE constexpr PhiloxBlock Philox4x32(PhiloxBlock counter, uint32_
   return counter;
 }
 
-/// Uniform random number in (0, 1) for one vocabulary entry at one position of a sequence. It has
-/// 23 bits, so that it rounds neither to 0 nor to 1. Four consecutive tokens share a Philox block.
+/// The random bits of four consecutive vocabulary entries, from 4 * block on, at one position of a
+/// sequence.
+NEREID_HOST_DEVICE constexpr PhiloxBlock TokenBits(uint64_t seed, uint32_t position,
+                                                   uint32_t block) {
+  return Philox4x32({{position, block, 0, 0}}, static_cast<uint32_t>(seed),
+                    static_cast<uint32_t>(seed >> 32));
+}
+
+/// The uniform random number in (0, 1) that random bits stand for. It is made of the upper 23, so
+/// that it rounds neither to 0 nor to 1.
+NEREID_HOST_DEVICE constexpr float UniformOf(uint32_t bits) {
+  return (static_cast<float>(bits >> 9) + 0.5f) * 0x1p-23f;
+}
+
+/// Uniform random number in (0, 1) for one vocabulary entry at one position of a sequence.
 NEREID_HOST_DEVICE constexpr float TokenUniform(uint64_t seed, uint32_t position, uint32_t token) {
-  const PhiloxBlock block = Philox4x32({{position, token / 4, 0, 0}}, static_cast<uint32_t>(seed),
-                                       static_cast<uint32_t>(seed >> 32));
-  return (static_cast<float>(block.words[token % 4] >> 9) + 0.5f) * 0x1p-23f;
+  return UniformOf(TokenBits(seed, position, token / 4).words[token % 4]);
 }
 
 /// Uniform random number in (0, 1) that decides whether the draft at `position` is accepted.
@@ -46,7 +57,7 @@ NEREID_HOST_DEVICE constexpr float TokenUniform(uint64_t seed, uint32_t position
 NEREID_HOST_DEVICE constexpr float DraftUniform(uint64_t seed, uint32_t position) {
   const PhiloxBlock block = Philox4x32({{position, 0, 1, 0}}, static_cast<uint32_t>(seed),
                                        static_cast<uint32_t>(seed >> 32));
-  return (static_cast<float>(block.words[0] >> 9) + 0.5f) * 0x1p-23f;
+  return UniformOf(block.words[0]);
 }
 
 /// The seed of the index-th sequence of a request. The first sequence uses the request's seed.

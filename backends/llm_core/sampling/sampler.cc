@@ -4,14 +4,21 @@
 #include "backends/llm_core/sampling/sampler.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace nereid::llm {
 namespace {
 
-// The noise is in [-2.9, 16.7] for 23-bit uniforms. A token further than this below the most likely
-// one cannot win, so that its noise need not be computed.
-constexpr float kNoiseSpan = 21.0f;
+// No noise exceeds it.
+constexpr float kMostNoise = 17.0f;
+
+// The noise that a token with these random bits has at most. If they begin with k ones, the uniform
+// number u is at most 1 - 2^-(k + 1), and -log(-log(u)) at most -log(1 - u).
+float MostNoise(uint32_t bits) {
+  constexpr float kLog2 = 0.69314718f, kRounding = 0.01f;
+  return kLog2 * static_cast<float>(std::countl_one(bits) + 1) + kRounding;
+}
 
 // Divides the logits by the temperature. `max`: the greatest of them. Where its quotient overflows,
 // the logits are first lowered by it, which changes no probability.
@@ -171,25 +178,50 @@ int32_t Sampler::Draw(std::span<const float> logits, int32_t likeliest,
   const auto position = static_cast<uint32_t>(input.token_ids.size());
   const float top_p = DecayedTopP(params, input.token_ids.subspan(input.num_prompt));
   const float scale = 1.0f / params.temperature;
-  const float max = logits[likeliest] * scale;
-  float best = kBanned;
-  int32_t drawn = likeliest;
-  const auto consider = [&](float logit, int32_t id) {
-    if (!(logit * scale > max - kNoiseSpan)) return;
-    const float value = logit * scale + GumbelNoise(params.seed, position, id);
-    if (value > best || (value == best && id < drawn)) {
-      best = value;
-      drawn = id;
-    }
-  };
+  if (!std::isfinite(logits[likeliest] * scale)) return likeliest;  // a temperature near 0
   if (params.top_k == 0 && top_p >= 1.0f && params.min_p == 0.0f) {
-    for (size_t i = 0; i < logits.size(); ++i) consider(logits[i], static_cast<int32_t>(i));
-    return drawn;
+    return DrawFromAll(logits, likeliest, params, position);
   }
   scaled_.assign(logits.begin(), logits.end());
   for (float& logit : scaled_) logit *= scale;
   SelectCandidates(scaled_, params, top_p);
-  for (const Candidate& candidate : candidates_) consider(logits[candidate.id], candidate.id);
+  float best = kBanned;
+  int32_t drawn = likeliest;
+  for (const auto& [logit, id] : candidates_) {
+    const float value = logit + GumbelNoise(params.seed, position, id);
+    if (value > best || (value == best && id < drawn)) {
+      best = value;
+      drawn = id;
+    }
+  }
+  return drawn;
+}
+
+// Few tokens can win: only their noise is computed, whose logarithms would take most of the time.
+int32_t Sampler::DrawFromAll(std::span<const float> logits, int32_t likeliest,
+                             const SamplingParams& params, uint32_t position) {
+  constexpr size_t kBlock = 4;  // tokens that share their random bits
+  const float scale = 1.0f / params.temperature;
+  float best = logits[likeliest] * scale + GumbelNoise(params.seed, position, likeliest);
+  int32_t drawn = likeliest;
+  for (size_t first = 0; first < logits.size(); first += kBlock) {
+    const std::span<const float> block =
+        logits.subspan(first, std::min(kBlock, logits.size() - first));
+    const float greatest = *std::max_element(block.begin(), block.end());
+    if (!(greatest * scale + kMostNoise >= best)) continue;
+    const PhiloxBlock bits =
+        TokenBits(params.seed, position, static_cast<uint32_t>(first / kBlock));
+    for (size_t i = 0; i < block.size(); ++i) {
+      const float logit = block[i] * scale;
+      if (!(logit + MostNoise(bits.words[i]) >= best)) continue;
+      const float value = logit + GumbelNoiseOf(UniformOf(bits.words[i]));
+      const auto id = static_cast<int32_t>(first + i);
+      if (value > best || (value == best && id < drawn)) {
+        best = value;
+        drawn = id;
+      }
+    }
+  }
   return drawn;
 }
 

@@ -38,6 +38,9 @@ class Sampler {
   /// Returns the most likely token, or kNoToken.
   int32_t Prepare(std::span<float> logits, const SamplingInput& input, std::span<const float>& raw);
   int32_t Draw(std::span<const float> logits, int32_t likeliest, const SamplingInput& input);
+  /// The same where no rule leaves tokens out.
+  static int32_t DrawFromAll(std::span<const float> logits, int32_t likeliest,
+                             const SamplingParams& params, uint32_t position);
   /// Stores the tokens that pass top-k, top-p and min-p in candidates_, most likely first.
   void SelectCandidates(std::span<const float> logits, const SamplingParams& params, float top_p);
 

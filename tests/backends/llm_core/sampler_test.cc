@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <random>
 
 #include "backends/llm_core/sampling/philox.h"
 
@@ -104,6 +106,67 @@ TEST(SamplerTest, DrawsWithTheProbabilitiesOfTheSoftmax) {
   params.temperature = 0.5f;  // squares the odds
   counts = Histogram(logits, params, 20000);
   EXPECT_NEAR(counts[3] / 20000.0, 0.16 / 0.30, 0.015);
+}
+
+// The sampler computes the noise of few tokens only, and must find the same ones.
+TEST(SamplerTest, DrawsTheTokenWithTheGreatestSumOfLogitAndNoise) {
+  std::mt19937 random(5);
+  for (const float spread : {0.0f, 1.0f, 4.0f, 12.0f}) {
+    for (const size_t size : {1u, 3u, 50u, 4097u}) {
+      std::uniform_real_distribution<float> uniform(-spread, spread);
+      std::vector<float> logits(size);
+      for (float& logit : logits) logit = std::round(4.0f * uniform(random)) / 4.0f;  // with ties
+      SamplingParams params;
+      params.temperature = 0.5f;
+      for (params.seed = 0; params.seed < 200; ++params.seed) {
+        const std::vector<int32_t> tokens(3, 0);
+        int32_t expected = 0;
+        float best = -1e30f;
+        for (size_t i = 0; i < size; ++i) {
+          const auto id = static_cast<int32_t>(i);
+          const float value = logits[i] * 2.0f + GumbelNoise(params.seed, 3, id);
+          if (value > best) {
+            best = value;
+            expected = id;
+          }
+        }
+        std::vector<float> changed = logits;
+        ASSERT_EQ(Sampler().Sample(changed, {&params, tokens, 0, {}}).id, expected)
+            << spread << " " << size << " " << params.seed;
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, NearTemperatureZeroTheLikeliestTokenIsDrawn) {
+  SamplingParams params;
+  params.temperature = 1e-38f;
+  for (const float sign : {1.0f, -1.0f}) {
+    for (const int32_t top_k : {0, 3}) {
+      params.top_k = top_k;
+      std::vector<float> logits = {sign * 8.0f, sign * 8.5f, sign * 8.25f};
+      const std::vector<int32_t> tokens(3, 0);
+      EXPECT_EQ(Sampler().Sample(logits, {&params, tokens, 0, {}}).id, sign > 0.0f ? 1 : 0);
+    }
+  }
+}
+
+TEST(LogProbsTest, SumOfExponentialsIsThatInDoublePrecision) {
+  std::mt19937 random(6);
+  for (const float spread : {0.0f, 2.0f, 20.0f, 300.0f}) {
+    for (const size_t size : {1u, 15u, 16u, 1000u, 50001u}) {
+      std::uniform_real_distribution<float> uniform(-spread, spread);
+      std::vector<float> logits(size);
+      for (float& logit : logits) logit = uniform(random);
+      if (size > 1) logits[1] = -std::numeric_limits<float>::infinity();
+      const float max = *std::max_element(logits.begin(), logits.end());
+      double sum = 0.0;
+      for (const float logit : logits) sum += std::exp(double{logit} - max);
+      const double expected = max + std::log(sum);
+      EXPECT_NEAR(LogSumExp(logits, max), expected, 3e-7 * (1.0 + std::abs(expected)))
+          << spread << " " << size;
+    }
+  }
 }
 
 TEST(SamplerTest, EqualSeedsGiveEqualDrawsAndOtherSeedsOthers) {
