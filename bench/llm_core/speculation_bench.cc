@@ -132,8 +132,11 @@ std::shared_ptr<llm::Drafter> MakeDrafter(const llm::SpeculationMethod& method) 
   switch (method.kind) {
     case llm::DrafterKind::kOff:
       return nullptr;
-    case llm::DrafterKind::kDraftModel:
-      return std::make_shared<llm::ModelDrafter>(OpenModel(method.folder));
+    case llm::DrafterKind::kDraftModel: {
+      auto drafter = std::make_shared<llm::ModelDrafter>(OpenModel(method.folder));
+      drafter->WarmUp();
+      return drafter;
+    }
     case llm::DrafterKind::kLookahead:
       return std::make_shared<llm::LookaheadDrafter>(method.lookahead);
     default:

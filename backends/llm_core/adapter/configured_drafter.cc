@@ -61,7 +61,9 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeModelDrafter(const LlmParame
                           MakeExecutor(checkpoint, std::move(decoder), own));
   NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
   NEREID_RETURN_IF_ERROR(executor->PrepareSteps());
-  return std::shared_ptr<llm::Drafter>(std::make_shared<ModelDrafter>(std::move(executor)));
+  auto drafter = std::make_shared<ModelDrafter>(std::move(executor));
+  drafter->WarmUp();
+  return std::shared_ptr<llm::Drafter>(std::move(drafter));
 }
 
 Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeEagle3Drafter(const LlmParameters& parameters,

@@ -128,9 +128,11 @@ void DraftPlanner::SkipCostlyCatchUps(int32_t num_decoding) {
     const bool is_too_much =
         num_left == 0 || (num_together > 0 && num_together + num_behind > most);
     // Half of what may be lost is left for the drafts.
-    if (sequence.num_drafts == 0 || is_too_much ||
-        (seconds > 0.0 && !MayCatchUp(2.0 * (together + seconds), num_decoding * plain))) {
+    const double risked = 2.0 * (together + seconds);
+    const bool is_affordable = seconds == 0.0 || MayCatchUp(risked, num_decoding * plain);
+    if (sequence.num_drafts == 0 || is_too_much || !is_affordable) {
       longest_[i] = 0;
+      if (!is_affordable && together == 0.0) account_.SaveFor(risked);
     } else {
       together += seconds;
       num_together += num_behind;
@@ -288,7 +290,9 @@ void DraftPlanner::ConsiderTrial(int32_t num_decoding, Choice& choice) {
   }
   tried.resize(count);
   const double waiting = trials_.num_steps_to_read() * costs_.IdleSeconds(num_decoding);
-  if (!account_.CanRisk(waiting + TrialSeconds(num_decoding, tried) - plain)) {
+  const double risked = waiting + TrialSeconds(num_decoding, tried) - plain;
+  if (!account_.CanRisk(risked)) {
+    account_.SaveFor(risked);
     trials_.PutOff();
     return;
   }

@@ -28,6 +28,10 @@ class GainAccount {
   /// Whether drafts that are expected to pay may be verified, although they have lost time so far.
   bool MayGoOn(double plain_seconds) const { return balance_ > -kMostDebt * plain_seconds; }
 
+  /// Something that would cost so many seconds was put off. As much is kept from now on, so that it
+  /// can be afforded later.
+  void SaveFor(double seconds) { saved_for_ = seconds; }
+
   /// Whether so many seconds may be spent on what later steps gain from, if drafts are expected to
   /// pay.
   bool MayInvest(double seconds, double plain_seconds) const {
@@ -35,20 +39,24 @@ class GainAccount {
   }
 
  private:
-  // In steps without drafts: the balance at first, what is kept of gains, the debt up to which time
-  // is invested, and that at which nothing is drafted.
+  // In steps without drafts: the balance at first, what is kept of gains, the most that is saved,
+  // the debt up to which time is invested, and that at which nothing is drafted.
   static constexpr double kFirst = 2.0;
   static constexpr double kMostKept = 4.0;
+  static constexpr double kMostSaved = 32.0;
   static constexpr double kMostInvested = 1.0;
   static constexpr double kMostDebt = 4.0;
 
   void Add(double seconds, double plain_seconds) {
     if (!has_begun_) balance_ = kFirst * plain_seconds;
     has_begun_ = true;
-    balance_ = std::min(balance_ + seconds, kMostKept * plain_seconds);
+    const double most =
+        std::clamp(saved_for_, kMostKept * plain_seconds, kMostSaved * plain_seconds);
+    balance_ = std::min(balance_ + seconds, most);
   }
 
   double balance_ = 0.0;
+  double saved_for_ = 0.0;
   bool has_begun_ = false;
 };
 

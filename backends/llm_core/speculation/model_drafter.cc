@@ -6,6 +6,11 @@
 #include <utility>
 
 namespace nereid::llm {
+namespace {
+
+constexpr int32_t kWarmUpTokens = 32;
+
+}  // namespace
 
 // What the draft model knows of a sequence.
 class ModelDrafter::State : public DrafterState {
@@ -89,6 +94,21 @@ ModelDrafter::ModelDrafter(std::unique_ptr<Executor> executor, float least_proba
       cache_(std::make_shared<Cache>(limits_)) {}
 
 ModelDrafter::~ModelDrafter() = default;
+
+void ModelDrafter::WarmUp() {
+  const TokenIds tokens(kWarmUpTokens, 0);
+  const SamplingParams sampling;
+  std::unique_ptr<DrafterState> state;
+  std::vector<int32_t> drafts;
+  DraftQuery query;
+  query.tokens = tokens;
+  query.max_drafts = 1;
+  query.state = &state;
+  query.num_prompt = kWarmUpTokens;
+  query.sampling = &sampling;
+  query.drafts = &drafts;
+  Propose(std::span(&query, 1));
+}
 
 void ModelDrafter::Propose(std::span<DraftQuery> queries) {
   if (has_failed_) return;

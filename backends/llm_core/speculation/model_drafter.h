@@ -26,6 +26,10 @@ class ModelDrafter : public Drafter {
                         float least_probability = kLeastProbability);
   ~ModelDrafter() override;
 
+  /// Runs the draft model once, which reads its weights and allocates its memory: the first drafts
+  /// would take so much longer that their time says nothing about later ones.
+  void WarmUp();
+
   std::string_view name() const override { return "draft"; }
   bool is_costly() const override { return true; }
   /// One call runs at most ExecutorLimits::max_num_tokens tokens that the draft model has not seen

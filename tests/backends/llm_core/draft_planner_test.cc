@@ -160,6 +160,12 @@ class DraftSimulation {
     planner_ = std::make_unique<DraftPlanner>(
         options, true, TypicalCosts{simulation.typical, simulation.are_measured},
         [this] { return now_; });
+    Begin(num_sequences);
+  }
+
+  // Other sequences, of which no token was generated yet, take the place of those that run.
+  void Begin(int32_t num_sequences) {
+    running_.clear();
     for (int32_t i = 0; i < num_sequences; ++i) {
       auto request = std::make_unique<GenerationRequest>();
       request->prompt = TokenIds(200, 1);
@@ -322,6 +328,29 @@ TEST(DraftPlannerGainTest, DraftsWhereItPays) {
   EXPECT_GT(DraftSimulation(kSimulations[11], 8).Run(0.8, 1000), 1.3);
   EXPECT_GT(DraftSimulation(kSimulations[13], 1).Run(0.8, 1000), 1.5);
   EXPECT_GT(DraftSimulation(kSimulations[14], 8).Run(0.8, 1000), 1.05);
+}
+
+// A draft model reads each prompt in the time of several steps. It still drafts for new sequences
+// while its drafts are accepted, and once they are again.
+TEST(DraftPlannerGainTest, ReadsLongPromptsWhereItPays) {
+  for (const double steps_of_prompt : {2.0, 4.0, 8.0}) {
+    Simulation slow = kSimulations[4];
+    slow.seconds_of_unseen = steps_of_prompt * slow.cost(1) / 200;
+    DraftSimulation simulation(slow, 1);
+    const auto run = [&](double acceptance, int num_sequences) {
+      double sum = 0.0;
+      for (int i = 0; i < num_sequences; ++i) {
+        simulation.Begin(1);
+        sum += simulation.Run(acceptance, 200);
+      }
+      return sum / num_sequences;
+    };
+    run(0.85, 10);
+    EXPECT_GT(run(0.85, 10), 1.3) << steps_of_prompt;
+    EXPECT_GE(run(0.0, 20), 0.985) << steps_of_prompt;
+    run(0.85, 40);
+    EXPECT_GT(run(0.85, 10), 1.3) << steps_of_prompt;
+  }
 }
 
 // The first steps of a size take longer and measure nothing. Where the sizes keep changing, drafts

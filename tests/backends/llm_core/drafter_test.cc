@@ -134,8 +134,21 @@ TEST(GainAccountTest, BoundsWhatTrialsCost) {
   for (int i = 0; i < 100; ++i) account.RecordDrafted(1.0, 1.0, 4, 16);
   EXPECT_TRUE(account.CanRisk(3.9));
   EXPECT_FALSE(account.CanRisk(4.1)) << "only a part of what was gained";
+  EXPECT_TRUE(account.MayInvest(4.9, 1.0)) << "a debt of one step";
+  EXPECT_FALSE(account.MayInvest(5.1, 1.0));
   for (int i = 0; i < 9; ++i) account.RecordDrafted(2.0, 1.0, 4, 4);
   EXPECT_FALSE(account.MayGoOn(1.0));
+}
+
+TEST(GainAccountTest, SavesForWhatWasPutOff) {
+  GainAccount account;
+  account.RecordPlain(1.0);
+  for (const auto& [wanted, saved] : {std::pair(9.0, 9.0), {3.0, 4.0}, {1000.0, 32.0}}) {
+    account.SaveFor(wanted);
+    for (int i = 0; i < 20000; ++i) account.RecordPlain(1.0);
+    EXPECT_TRUE(account.CanRisk(0.99 * saved)) << wanted;
+    EXPECT_FALSE(account.CanRisk(1.01 * saved)) << wanted;
+  }
 }
 
 TEST(AcceptanceRatesTest, FollowRecentOutcomesOfEachClass) {

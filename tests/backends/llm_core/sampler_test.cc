@@ -118,6 +118,7 @@ TEST(SamplerTest, DrawsTheTokenWithTheGreatestSumOfLogitAndNoise) {
       for (float& logit : logits) logit = std::round(4.0f * uniform(random)) / 4.0f;  // with ties
       SamplingParams params;
       params.temperature = 0.5f;
+      params.top_p = 1.0f;
       for (params.seed = 0; params.seed < 200; ++params.seed) {
         const std::vector<int32_t> tokens(3, 0);
         int32_t expected = 0;
@@ -141,6 +142,7 @@ TEST(SamplerTest, DrawsTheTokenWithTheGreatestSumOfLogitAndNoise) {
 TEST(SamplerTest, NearTemperatureZeroTheLikeliestTokenIsDrawn) {
   SamplingParams params;
   params.temperature = 1e-38f;
+  params.top_p = 1.0f;
   for (const float sign : {1.0f, -1.0f}) {
     for (const int32_t top_k : {0, 3}) {
       params.top_k = top_k;
@@ -380,6 +382,7 @@ TEST(SamplerTest, CandidatesAreTheMostLikelyAfterTheRules) {
 TEST(SamplerTest, CandidatesHaveALikeliestTokenAtATemperatureNearZero) {
   SamplingParams params;
   params.temperature = 1e-38f;
+  params.top_p = 1.0f;
   for (const float offset : {-10.0f, 10.0f}) {
     std::vector<float> logits = {offset, offset + 2.0f, offset + 1.0f};
     const std::vector<SampledToken> found = Sampler().Candidates(logits, {&params, {}, 0, {}}, 2);
