@@ -61,3 +61,16 @@ def test_a_misspelt_parameter_is_found_as_printed(place, dist):
     done = run(dist, place / "wrong", "nereid-repo check models")
     printed = next(block for block in BLOCKS if block[0].startswith("error: "))
     assert (done.returncode, (done.stdout + done.stderr).splitlines()) == (1, printed)
+
+
+def test_a_running_server_is_changed(place, start_server):
+    server = start_server(place / "models", ["--model-control-mode=explicit", "--load-model=ensemble"])
+    load, unload, index = (line for block in BLOCKS for line in block if line.startswith("curl "))
+
+    def states(command):
+        done = run(place, place, command.replace("localhost:8000", f"localhost:{server.http}").replace("curl ", "curl -sSf "))
+        assert done.returncode == 0, done.stderr
+        listed = json.loads(run(place, place, index.replace("localhost:8000", f"localhost:{server.http}").replace("curl ", "curl -sSf ")).stdout)
+        return {model["state"] for model in listed}
+
+    assert states(load) == {"READY"} and states(unload) == {"UNAVAILABLE"} and states(load) == {"READY"}
