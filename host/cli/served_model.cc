@@ -134,7 +134,11 @@ Result<std::string> FindCheckpoint(const std::string& checkpoint, const std::str
   std::error_code ignored;
   if (IsFolder(checkpoint)) return checkpoint;
   if (fs::exists(checkpoint, ignored)) {
-    return InvalidArgError("'", checkpoint, "': expected the checkpoint's folder, got a file");
+    const bool is_gguf = fs::path(checkpoint).extension() == ".gguf";
+    return InvalidArgError("'", checkpoint, "': expected the checkpoint's folder, got a file",
+                           is_gguf ? " of GGUF; a checkpoint has config.json, safetensors and a "
+                                     "tokenizer"
+                                   : "");
   }
   const Result<HubId> id = ParseHubId(checkpoint);
   if (id.ok()) return FindHubCheckpoint(*id, progress);

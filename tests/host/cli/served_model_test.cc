@@ -59,6 +59,10 @@ TEST_F(ServedModelTest, IsNotFoundWhereThereIsNoCheckpoint) {
       << ErrorText();
   options_.checkpoints = {folder_ / "notes/README.md"};
   EXPECT_NE(ErrorText().find("expected the checkpoint's folder, got a file"), std::string::npos);
+  WriteFile(folder_ / "model.gguf", "GGUF");
+  options_.checkpoints = {folder_ / "model.gguf"};
+  EXPECT_NE(ErrorText().find("got a file of GGUF; a checkpoint has config.json"),
+            std::string::npos);
   options_.checkpoints = {"demo"};
   EXPECT_NE(ErrorText().find("the demo model is not installed"), std::string::npos);
 }
