@@ -48,6 +48,16 @@ def test_ids_are_the_same_streamed_and_whole(server):
     assert outputs(whole) == outputs(streamed) and len(outputs(whole)[0].split(",")) == 16
 
 
+@pytest.mark.parametrize("more", [["-S"], ["--model-name", "whole"]])
+def test_a_request_is_compressed_and_has_a_timeout_and_the_named_outputs(server, more):
+    plain = run(server, "inflight_batcher_llm_client.py", *more, "--text", TEXT)
+    for algorithm in ("gzip", "deflate"):
+        done = run(server, "inflight_batcher_llm_client.py", *more, "--text", TEXT, "-C", algorithm, "-t", 60, "--requested-outputs", "output_ids", "sequence_length")
+        assert done.returncode == 0 and outputs(done) == outputs(plain), done.stderr
+    late = run(server, "inflight_batcher_llm_client.py", *more, "--text", TEXT, "-t", 0.05, "--request-output-len", 1000)
+    assert late.returncode != 0 and "Deadline Exceeded" in late.stderr, late.stdout + late.stderr
+
+
 def test_ids_are_those_of_the_server_where_transformers_is_not_installed(server, tmp_path):
     (tmp_path / "transformers.py").write_text("raise ImportError")
     done = subprocess.run([sys.executable, TOOLS / "inflight_batcher_llm_client.py", "-u", f"127.0.0.1:{server.grpc}", "-S", "--text", TEXT, "--tokenizer-dir",

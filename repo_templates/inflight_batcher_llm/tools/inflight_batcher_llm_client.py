@@ -14,39 +14,39 @@ from tritonclient.utils import InferenceServerException
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("-v", "--verbose", action="store_true")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print what is sent and received")
     parser.add_argument("-u", "--url", default="localhost:8001", help="HOST:PORT or a URL of the server's gRPC port")
-    parser.add_argument("--text", default="Once upon a time there was")
+    parser.add_argument("--text", default="Once upon a time there was", help="the text to continue (default '%(default)s')")
     parser.add_argument("--input-tokens-csv", default="", help="a file with the ids of the prompt, in place of --text")
     parser.add_argument("--output-tokens-csv", default="", help="a file with the expected ids, for --check-output")
     parser.add_argument("--draft-tokens-csv", default="", help="a file with draft ids")
-    parser.add_argument("--end-id", type=int, default=-1)
-    parser.add_argument("--pad-id", type=int, default=-1)
-    parser.add_argument("-s", "--ssl", action="store_true")
-    parser.add_argument("-t", "--stream-timeout", type=float)
-    parser.add_argument("-r", "--root-certificates")
-    parser.add_argument("-p", "--private-key")
-    parser.add_argument("-x", "--certificate-chain")
-    parser.add_argument("-C", "--grpc-compression-algorithm")
-    parser.add_argument("-c", "--check-output", action="store_true")
-    parser.add_argument("--correctness-threshold", type=float, default=1.0)
-    parser.add_argument("--request-output-len", type=int, default=16)
+    parser.add_argument("--end-id", type=int, default=-1, help="the id that ends the output")
+    parser.add_argument("--pad-id", type=int, default=-1, help="accepted; nothing is padded")
+    parser.add_argument("-s", "--ssl", action="store_true", help="connect with TLS")
+    parser.add_argument("-t", "--stream-timeout", type=float, help="seconds after which the client gives up")
+    parser.add_argument("-r", "--root-certificates", help="a PEM file of root certificates")
+    parser.add_argument("-p", "--private-key", help="a PEM file of the client's key")
+    parser.add_argument("-x", "--certificate-chain", help="a PEM file of the client's certificates")
+    parser.add_argument("-C", "--grpc-compression-algorithm", choices=["deflate", "gzip"], help="how requests are compressed")
+    parser.add_argument("-c", "--check-output", action="store_true", help="compare the output with --output-tokens-csv")
+    parser.add_argument("--correctness-threshold", type=float, default=1.0, help="the part of the tokens that must be equal (default %(default)s)")
+    parser.add_argument("--request-output-len", type=int, default=16, help="the most output tokens (default %(default)s)")
     parser.add_argument("--stop-after-ms", type=int, default=0, help="stop the request early")
     parser.add_argument("--stop-via-request-cancel", action="store_true", help="... by a cancellation in place of a `stop` request")
-    parser.add_argument("--tokenizer-dir", "--tokenizer_dir", default="")
+    parser.add_argument("--tokenizer-dir", "--tokenizer_dir", default="", help="the tokenizer's folder")
     parser.add_argument("--tokenizer-type", "--tokenizer_type", default="auto", help="accepted; the files of the tokenizer decide")
-    parser.add_argument("--top-k", type=int, default=1)
-    parser.add_argument("--top-p", type=float, default=0.0)
-    parser.add_argument("--requested-outputs", nargs="+", default=[])
-    parser.add_argument("--model-name", default="tensorrt_llm")
+    parser.add_argument("--top-k", type=int, default=1, help="sample from so many tokens (default %(default)s)")
+    parser.add_argument("--top-p", type=float, default=0.0, help="nucleus sampling (default %(default)s)")
+    parser.add_argument("--requested-outputs", nargs="+", default=[], help="outputs to ask for; by default all")
+    parser.add_argument("--model-name", default="tensorrt_llm", help="the model to ask (default %(default)s)")
     parser.add_argument("--prompt-embedding-table-path", default="", help="an .npy file with the prompt tables of tasks: [task, row, hidden size]")
     parser.add_argument("--prompt-task-id", type=int, default=0, help="the task whose table is sent")
     parser.add_argument("--dtype", default="float16", choices=["float16", "float32", "bfloat16"], help="the type of the table's numbers")
     parser.add_argument("--prompt_table_extra_id", type=int, help="identifies the table in the KV cache")
     parser.add_argument("--vocab_size", type=int, help="the first id that stands for a row of the table, for --prompt_table_extra_id")
     parser.add_argument("--lookahead_config", help="[window_size,ngram_size,verification_set_size]")
-    parser.add_argument("--return-num-input-tokens", action="store_true")
-    parser.add_argument("--return-num-output-tokens", action="store_true")
+    parser.add_argument("--return-num-input-tokens", action="store_true", help="ask for the number of prompt tokens")
+    parser.add_argument("--return-num-output-tokens", action="store_true", help="ask for the number of output tokens")
     add_sampling_options(parser)
     return parser.parse_args()
 
@@ -127,9 +127,13 @@ def stop_inputs():
             *scalars({"input_lengths": (1, np.int32), "request_output_len": (1, np.int32), "stop": (True, bool)})]
 
 
+def requested_outputs(options):
+    return [grpcclient.InferRequestedOutput(name) for name in options.requested_outputs] or None
+
+
 def ask_streaming(client, options, inputs):
-    answers = Answers(client)
-    answers.ask(options.model_name, inputs, options.request_id)
+    answers = Answers(client, stream_timeout=options.stream_timeout, compression_algorithm=options.grpc_compression_algorithm)
+    answers.ask(options.model_name, inputs, options.request_id, requested_outputs(options))
     if options.stop_after_ms > 0:
         time.sleep(options.stop_after_ms / 1000)
         if not options.stop_via_request_cancel:
@@ -141,10 +145,10 @@ def ask_whole(client, options, inputs):
     """A decoupled model is asked over a stream, because it may send a response for each sequence."""
     if client.get_model_config(options.model_name).config.model_transaction_policy.decoupled:
         return ask_streaming(client, options, inputs)
-    outputs = [grpcclient.InferRequestedOutput(name) for name in options.requested_outputs] or None
     done = []
     call = client.async_infer(options.model_name, inputs, callback=lambda result, error: done.append(error if error is not None else result),
-                              request_id=options.request_id, outputs=outputs)
+                              request_id=options.request_id, outputs=requested_outputs(options), client_timeout=options.stream_timeout,
+                              compression_algorithm=options.grpc_compression_algorithm)
     if options.stop_after_ms > 0:
         time.sleep(options.stop_after_ms / 1000)
         if options.stop_via_request_cancel:

@@ -19,19 +19,19 @@ def host_and_port(url):
 def add_sampling_options(parser):
     parser.add_argument("-S", "--streaming", action="store_true", help="receive the output in parts")
     parser.add_argument("-n", "--num-return-sequences", type=int, help="number of outputs")
-    parser.add_argument("-b", "--beam-width", type=int, default=1)
-    parser.add_argument("--temperature", type=float, default=1.0)
-    parser.add_argument("--repetition-penalty", type=float)
-    parser.add_argument("--presence-penalty", type=float)
-    parser.add_argument("--frequency-penalty", type=float)
+    parser.add_argument("-b", "--beam-width", type=int, default=1, help="beams (default %(default)s)")
+    parser.add_argument("--temperature", type=float, default=1.0, help="temperature of sampling (default %(default)s)")
+    parser.add_argument("--repetition-penalty", type=float, help="penalty of repeated tokens")
+    parser.add_argument("--presence-penalty", type=float, help="penalty of tokens that have occurred")
+    parser.add_argument("--frequency-penalty", type=float, help="penalty of tokens by how often they have occurred")
     parser.add_argument("--request-id", "--request_id", default="", help="identifies the request, for example to stop it")
     parser.add_argument("--lora-task-id", type=int, help="the number of a LoRA adapter; 0: none")
     parser.add_argument("--lora-path", default="", help="a folder with the adapter's model.lora_weights.npy and model.lora_config.npy")
     parser.add_argument("--exclude-input-in-output", action="store_true", help="the output does not begin with the prompt")
-    parser.add_argument("--return-log-probs", action="store_true")
-    parser.add_argument("--return-context-logits", action="store_true")
-    parser.add_argument("--return-generation-logits", action="store_true")
-    parser.add_argument("--return-kv-cache-reuse-stats", action="store_true")
+    parser.add_argument("--return-log-probs", action="store_true", help="ask for log probabilities")
+    parser.add_argument("--return-context-logits", action="store_true", help="ask for the prompt's logits")
+    parser.add_argument("--return-generation-logits", action="store_true", help="ask for the output's logits")
+    parser.add_argument("--return-kv-cache-reuse-stats", action="store_true", help="ask for figures of the prefix cache")
     parser.add_argument("--return-perf-metrics", action="store_true", help="print times, figures of the KV cache and of draft tokens")
 
 
@@ -71,16 +71,16 @@ def scalars(values):
 
 
 class Answers:
-    """The responses of one stream."""
+    """The responses of one stream. `settings` are those of start_stream."""
 
-    def __init__(self, client):
+    def __init__(self, client, **settings):
         self._client = client
         self._queue = queue.Queue()
-        client.start_stream(callback=lambda result, error: self._queue.put(error if error is not None else result))
+        client.start_stream(callback=lambda result, error: self._queue.put(error if error is not None else result), **settings)
 
-    def ask(self, model, inputs, request_id):
+    def ask(self, model, inputs, request_id, outputs=None):
         try:
-            self._client.async_stream_infer(model, inputs, request_id=request_id)
+            self._client.async_stream_infer(model, inputs, request_id=request_id, outputs=outputs)
         except InferenceServerException:
             self.finish()  # raises the error that ended the stream
             raise
