@@ -24,8 +24,8 @@ constexpr int32_t kFewRows = 64;
 Result<KernelForm> SelectDevice(int32_t device) {
   int count = 0;
   const cudaError_t error = cudaGetDeviceCount(&count);
-  if (int driver = 0; error == cudaErrorInsufficientDriver &&
-                      cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0) {
+  if (int driver = 0;
+      error == cudaErrorInsufficientDriver && cudaDriverGetVersion(&driver) == cudaSuccess) {
     NEREID_RETURN_IF_ERROR(CheckDriverVersion(driver, CUDART_VERSION));
   }
   if (error != cudaSuccess || count == 0) {

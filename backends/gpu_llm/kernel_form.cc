@@ -103,6 +103,7 @@ std::string DescribeKernels(KernelForm form, int32_t ptx_version, int32_t binary
 }
 
 Status CheckDriverVersion(int32_t driver, int32_t build) {
+  if (driver == 0) return UnavailableError("no GPU: no driver of NVIDIA is installed");
   if (driver / 1000 >= build / 1000) return {};
   const auto version = [](int32_t value) { return StrCat(value / 1000, ".", value % 1000 / 10); };
   return UnavailableError("the GPU's driver supports CUDA ", version(driver),

@@ -45,8 +45,8 @@ Status CheckPortableSupport(int32_t num_gpus);
 // for 9.0".
 std::string DescribeKernels(KernelForm form, int32_t ptx_version, int32_t binary_version);
 
-// The driver's and the build's CUDA versions as the runtime gives them: 13000 is 13.0. A driver of
-// an older major version cannot load the build.
+// The driver's and the build's CUDA versions as the runtime gives them: 13000 is 13.0, and 0 of a
+// driver says that there is none. A driver of an older major version cannot load the build.
 Status CheckDriverVersion(int32_t driver, int32_t build);
 
 }  // namespace nereid::gpu

@@ -70,5 +70,9 @@ TEST(KernelFormTest, AnOldDriverIsNamedWithBothVersions) {
               HasSubstr("supports CUDA 12.8, but gpu_llm is built with CUDA 13.0"));
 }
 
+TEST(KernelFormTest, AMachineWithoutADriverIsToldSo) {
+  EXPECT_EQ(CheckDriverVersion(0, 13000).message(), "no GPU: no driver of NVIDIA is installed");
+}
+
 }  // namespace
 }  // namespace nereid::gpu
