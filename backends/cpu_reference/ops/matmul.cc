@@ -82,7 +82,7 @@ __attribute__((noinline)) void RunTile(const MatmulTile<W>& tile) {
   const int64_t columns = tile.columns;
   const int64_t whole = columns - columns % kLanes;
   for (int64_t k = 0; k < whole; k += kLanes) {
-    if (tile.prefetches) {
+    if (MR < kMaxRows || tile.prefetches) {  // a whole tile may be one of many
       const char* ahead = reinterpret_cast<const char*>(tile.weights + k * NR) + kPrefetchBytes;
 #pragma GCC unroll 16
       for (int b = 0; b < NR * kLanes * static_cast<int>(sizeof(W)); b += 64) {
