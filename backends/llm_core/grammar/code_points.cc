@@ -6,8 +6,6 @@
 namespace nereid::llm::grammar {
 namespace {
 
-constexpr uint32_t kMaxCodePoint = 0x10FFFF;
-
 uint32_t LowBits(int bits) {
   return (uint32_t{1} << bits) - 1;
 }
@@ -96,7 +94,7 @@ RegexId EscapedRange(RegexPool& pool, uint32_t first, uint32_t last) {
   if (last >= 0x10000) {
     const uint32_t from = std::max(first, 0x10000u) - 0x10000, to = last - 0x10000;
     const auto spell = [&](uint32_t low, uint32_t high, int left) {
-      const uint32_t base = left == 2 ? 0xD800 : 0xDC00;
+      const uint32_t base = left == 2 ? kFirstHighSurrogate : kFirstLowSurrogate;
       return pool.Concat(mark, HexRange(pool, base + low, base + high));
     };
     parts.push_back(UnitsBetween(pool, from, to, 2, 10, spell));
@@ -128,8 +126,8 @@ CodePointSet::CodePointSet(std::vector<Range> ranges) {
   // Surrogates are cut out.
   for (size_t i = 0; i < ranges_.size(); ++i) {
     Range& each = ranges_[i];
-    if (each.last < 0xD800 || each.first > 0xDFFF) continue;
-    const Range below{each.first, 0xD7FF}, above{0xE000, each.last};
+    if (each.last < kFirstHighSurrogate || each.first > kLastSurrogate) continue;
+    const Range below{each.first, kFirstHighSurrogate - 1}, above{kLastSurrogate + 1, each.last};
     ranges_.erase(ranges_.begin() + static_cast<ptrdiff_t>(i));
     if (above.first <= above.last)
       ranges_.insert(ranges_.begin() + static_cast<ptrdiff_t>(i), above);
@@ -242,7 +240,7 @@ bool IsUtf8(std::string_view text) {
     const size_t begin = pos;
     const uint32_t code_point = ReadUtf8(text, pos);
     std::string again;
-    if (code_point > kMaxCodePoint || (code_point >= 0xD800 && code_point <= 0xDFFF)) return false;
+    if (code_point > kMaxCodePoint || IsSurrogate(code_point)) return false;
     AppendUtf8(code_point, again);
     if (again != text.substr(begin, pos - begin)) return false;
   }

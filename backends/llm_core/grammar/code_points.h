@@ -12,6 +12,23 @@
 
 namespace nereid::llm::grammar {
 
+inline constexpr uint32_t kMaxCodePoint = 0x10FFFF;
+// UTF-16 writes a character beyond U+FFFF as two surrogates, a high and a low one.
+inline constexpr uint32_t kFirstHighSurrogate = 0xD800, kFirstLowSurrogate = 0xDC00;
+inline constexpr uint32_t kLastSurrogate = 0xDFFF;
+constexpr bool IsHighSurrogate(uint32_t number) {
+  return number >= kFirstHighSurrogate && number < kFirstLowSurrogate;
+}
+constexpr bool IsLowSurrogate(uint32_t number) {
+  return number >= kFirstLowSurrogate && number <= kLastSurrogate;
+}
+constexpr bool IsSurrogate(uint32_t number) {
+  return IsHighSurrogate(number) || IsLowSurrogate(number);
+}
+constexpr uint32_t FromSurrogates(uint32_t high, uint32_t low) {
+  return 0x10000 + ((high - kFirstHighSurrogate) << 10) + (low - kFirstLowSurrogate);
+}
+
 // Sorted ranges that neither overlap nor touch.
 class CodePointSet {
  public:

@@ -39,8 +39,8 @@ std::string Unescaped(std::string_view text) {
     }
     uint32_t code_point = ReadHex4(text, i + 1);
     i += 4;
-    if (code_point >= 0xD800 && code_point <= 0xDBFF) {
-      code_point = 0x10000 + ((code_point - 0xD800) << 10) + (ReadHex4(text, i + 3) - 0xDC00);
+    if (IsHighSurrogate(code_point)) {
+      code_point = FromSurrogates(code_point, ReadHex4(text, i + 3));
       i += 6;
     }
     AppendUtf8(code_point, out);

@@ -301,6 +301,13 @@ class Parser {
     return value;
   }
 
+  // The number of an escape, if it is that of a character.
+  Result<uint32_t> Character(uint32_t number) const {
+    if (IsSurrogate(number)) return Fault("half of a surrogate pair");
+    if (number > kMaxCodePoint) return Fault("a number above 10FFFF, the last character,");
+    return number;
+  }
+
   // What follows "\u": four digits, digits in braces, or both halves of a surrogate pair.
   Result<uint32_t> ParseUnicodeEscape() {
     if (Take('{')) {
@@ -310,14 +317,14 @@ class Parser {
       }
       NEREID_ASSIGN_OR_RETURN(const uint32_t value, Hex(static_cast<int>(end - pos_)));
       ++pos_;
-      return value;
+      return Character(value);
     }
     NEREID_ASSIGN_OR_RETURN(const uint32_t value, Hex(4));
-    if (value < 0xD800 || value > 0xDBFF) return value;
+    if (!IsHighSurrogate(value)) return Character(value);
     if (!TakeText("\\u")) return Fault("half of a surrogate pair");
     NEREID_ASSIGN_OR_RETURN(const uint32_t low, Hex(4));
-    if (low < 0xDC00 || low > 0xDFFF) return Fault("half of a surrogate pair");
-    return 0x10000 + ((value - 0xD800) << 10) + (low - 0xDC00);
+    if (!IsLowSurrogate(low)) return Fault("half of a surrogate pair");
+    return FromSurrogates(value, low);
   }
 
   Result<CodePointSet> ParseEscape() {
@@ -358,7 +365,8 @@ class Parser {
       }
       case 'U': {
         NEREID_ASSIGN_OR_RETURN(const uint32_t value, Hex(8));
-        return one(value);
+        NEREID_ASSIGN_OR_RETURN(const uint32_t code_point, Character(value));
+        return one(code_point);
       }
       case 'c':
         if (pos_ < text_.size()) return one(static_cast<uint8_t>(text_[pos_++]) & 31u);

@@ -121,6 +121,11 @@ TEST(RegexSyntax, WhatIsNotHeldIsRefusedByName) {
   EXPECT_EQ(refusal("a{3,2}").code(), StatusCode::kInvalidArg);
   EXPECT_EQ(refusal("\\ud83d").code(), StatusCode::kInvalidArg);
   EXPECT_EQ(refusal("\\ud83d\\u0041").code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(refusal("\\ude00").message(), "half of a surrogate pair at byte 6 of the pattern");
+  EXPECT_EQ(refusal("[a\\ude00]").code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(refusal("\\u{DE00}").code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(refusal("\\U0000d83d").code(), StatusCode::kInvalidArg);
+  EXPECT_EQ(refusal("\\u{110000}").code(), StatusCode::kInvalidArg);
   EXPECT_EQ(refusal("\xff").code(), StatusCode::kInvalidArg);
 }
 
