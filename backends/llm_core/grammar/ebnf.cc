@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/llm_core/grammar/code_points.h"
+#include "backends/llm_core/grammar/regex_parser.h"
 #include "backends/llm_core/grammar/regex_syntax.h"
 
 namespace nereid::llm::grammar {

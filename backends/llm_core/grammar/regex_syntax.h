@@ -21,7 +21,4 @@ enum class RegexMatch {
 Result<RegexId> ParseRegex(RegexPool& pool, std::string_view pattern, RegexMatch match,
                            Spelling spelling);
 
-// Reads a class `[...]` that begins at `pos`, for grammars. `pos` is moved behind it.
-Result<CodePointSet> ParseClass(std::string_view text, size_t& pos);
-
 }  // namespace nereid::llm::grammar
