@@ -76,7 +76,7 @@ int32_t DraftPlanner::ChooseSequences(std::span<const std::unique_ptr<Sequence>>
     sequence.drafts->ClearProposal();
     if (sequence.decodes_next()) AllowDrafts(sequence, !is_crowded);
   }
-  costs_.SetContext(num_cached);
+  measured_.SetContext(num_cached);
   return num_decoding;
 }
 
@@ -98,6 +98,10 @@ void DraftPlanner::AllowDrafts(Sequence& sequence, bool may_propose) {
   }
 }
 
+void DraftPlanner::ChooseLengths(int32_t num_decoding, int32_t budget) {
+  expected_ = lengths_.Choose(drafting_, num_decoding, budget, counts_.num_drafted);
+}
+
 void DraftPlanner::EndRest() {
   const auto is_chosen = [](const Sequence* sequence) { return sequence->num_drafts > 0; };
   const auto is_unknown = [](const Sequence* sequence) {
@@ -105,7 +109,7 @@ void DraftPlanner::EndRest() {
   };
   const bool is_any_unknown = std::any_of(drafting_.begin(), drafting_.end(), is_unknown);
   if (is_any_unknown) expected_ = 0.0;  // the drafter knows nothing of these sequences yet
-  if (trials_.is_trial() || !acceptance_.IsMeasured(0)) {  // a trial
+  if (trials_.is_trial() || !measured_.IsAcceptanceMeasured()) {  // a trial
     if (!is_any_unknown) return;
     trials_.BeginReading();
     for (Sequence* sequence : drafting_) {

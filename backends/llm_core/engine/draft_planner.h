@@ -1,10 +1,9 @@
-// Decides how many draft tokens each sequence gets in the next step, and measures what became of
-// them. Draft tokens are used only while the measured step durations and acceptance make the step
-// yield more tokens a second than without them. What is tried without such measurements costs a
-// bounded part of the time (GainAccount). [engine thread]
+// Decides which draft tokens each sequence gets in the next step, and measures what became of them.
+// Draft tokens are used only while the measured step durations and acceptance make the step yield
+// more tokens a second than without them: DraftLengthChooser says how. What is tried without such
+// measurements costs a bounded part of the time (GainAccount). [engine thread]
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,20 +11,19 @@
 #include <vector>
 
 #include "backends/llm_core/engine/batch.h"
+#include "backends/llm_core/engine/draft_length_chooser.h"
+#include "backends/llm_core/engine/draft_measurements.h"
 #include "backends/llm_core/engine/draft_trials.h"
 #include "backends/llm_core/engine/sequence.h"
-#include "backends/llm_core/speculation/draft_times.h"
 #include "backends/llm_core/speculation/drafter.h"
-#include "backends/llm_core/speculation/gain_account.h"
 #include "backends/llm_core/speculation/step_costs.h"
-#include "backends/llm_core/speculation/tree_yields.h"
 
 namespace nereid::llm {
 
 struct SpeculationOptions {
   std::shared_ptr<Drafter> drafter;  // null: no speculation
   // Of a sequence in one step; 1 to kMaxDraftTokens, or for a drafter of trees to kMaxTreeDrafts.
-  int32_t max_draft_tokens = 8;
+  int32_t max_draft_tokens = kDefaultChainDrafts;
   // False: every proposal is verified at full length, whatever it costs.
   bool adapts_length = true;
   // Set by the engine: ExecutorFeatures::draft_masks. Without it, sequences with a grammar have no
@@ -59,8 +57,11 @@ class DraftPlanner {
       : options_(std::move(options)),
         is_supported_(is_supported),
         now_(std::move(now)),
-        costs_(typical_costs),
-        trials_(options_.drafter.get(), options_.adapts_length) {}
+        measured_(options_.drafter.get(), typical_costs),
+        trials_(options_.drafter.get(), options_.adapts_length),
+        lengths_(options_.drafter.get(), measured_, trials_) {}
+  DraftPlanner(const DraftPlanner&) = delete;  // lengths_ refers to other members
+  DraftPlanner& operator=(const DraftPlanner&) = delete;
 
   // Whether any sequence may have drafts, of the drafter or of a client.
   bool is_on() const { return is_supported_; }
@@ -99,13 +100,6 @@ class DraftPlanner {
   const SpeculationCounts& client_counts() const { return client_counts_; }
 
  private:
-  // Numbers of drafts for the sequences in drafting_, and what is expected of them.
-  struct Choice {
-    std::vector<uint8_t> lengths;  // parallel to drafting_
-    double yield = 1.0;            // tokens a second, in units of a step without drafts
-    double expected = 0.0;         // accepted drafts
-  };
-
   // Whether the drafter may see the sequence's tokens.
   bool MayPropose(const Sequence& sequence) const;
   // Fills drafting_ with the sequences for which the drafter is asked, each with its most drafts in
@@ -116,6 +110,8 @@ class DraftPlanner {
   // Makes the rest of the client's own drafts the sequence's. Returns false if there is none, or
   // the output differs from them.
   static bool TakeClientDrafts(Sequence& sequence, int32_t most);
+  // Lowers num_drafts of the sequences in drafting_ to what pays.
+  void ChooseLengths(int32_t num_decoding, int32_t budget);
   // Hidden states are read of all sequences again once the chosen drafts are more than a trial.
   void EndRest();
   // Asks the drafter for up to num_drafts drafts of each sequence in drafting_. Removes those that
@@ -125,94 +121,31 @@ class DraftPlanner {
   void TakeProposal(const DraftQuery& query, Sequence& sequence) const;
   // Measures a call of a costly drafter.
   void RecordDrafting(double seconds);
-  // Lowers the sequences' num_drafts to what pays.
-  void ChooseLengths(int32_t num_decoding, int32_t budget);
-  void ConsiderChains(int32_t num_decoding, int32_t most_together, Choice& choice);
-  void ConsiderTrees(int32_t num_decoding, int32_t most_together, Choice& choice);
-  // Sets lengths_ to drafts that are reached with a probability of at least `least`, up to `most` a
-  // sequence and `most_together`.
-  void SetLengths(float least, int32_t most, int32_t most_together);
-  // Sets lengths_ to the first `most` drafts of each sequence, up to `most_together`. With
-  // `only_direct`, up to the sequence's num_direct.
-  void SetTreeSizes(int32_t most, bool only_direct, int32_t most_together);
-  // The number of accepted drafts that is expected of the first `num_drafts` of drafting_[i].
-  double Expected(size_t i, int32_t num_drafts) const;
+  void RecordTree(SequenceDrafts& drafts, int32_t num_drafts, size_t i, const StepResult& result);
   // The values of these rows, side by side. `values`: those of all tokens of the entry.
   std::span<const float> ValuesOf(const HiddenRows& rows, const BatchEntry& entry,
                                   std::span<const float> values);
-  void RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i, const StepResult& result);
-  // Leaves out the sequences whose end is too near for a costly drafter to catch up with them, and
-  // those that it catches up with in a later step, because all together take too long.
-  void SkipCostlyCatchUps(int32_t num_decoding);
-  // Whether a step may lose so many seconds because a drafter catches up. `plain`: of a step
-  // without drafts.
-  bool MayCatchUp(double seconds, double plain) const;
-  // The tokens that a costly drafter has not seen, but for those of the last step. One that reads
-  // hidden states only catches up with those that it got.
-  int32_t NumBehind(const Sequence& sequence) const;
-  // The expected time to catch up with them.
-  double CatchUpSeconds(const Sequence& sequence) const;
-  // The expected time of a costly drafter for up to `longest` drafts of so many sequences. `plain`:
-  // of a step without drafts.
-  double DraftingSeconds(int32_t num_drafting, int32_t longest, double plain) const;
-  // Makes lengths_ the choice if it yields more and may be risked.
-  void Consider(int32_t num_decoding, Choice& choice) const;
-  // Whether drafts of `num_drafting` sequences, which are expected to pay, may be tried if they
-  // lose `loss` seconds otherwise. `is_measured`: acceptance and the step's cost are.
-  bool MayTry(double loss, double plain, int32_t num_drafting, bool is_measured) const;
-  // Chooses a few drafts of some sequences, to measure again whether drafting would pay.
-  void ConsiderTrial(int32_t num_decoding, Choice& choice);
-  // The index of the sequence in drafting_ that is considered as number `n`.
-  size_t InTurn(size_t n) const { return (first_considered_ + n) % drafting_.size(); }
-  // The sequences in drafting_ that may be tried, by index.
-  std::vector<size_t> SequencesToTry() const;
-  // The expected time of a step that tries these.
-  double TrialSeconds(int32_t num_decoding, std::span<const size_t> tried) const;
-  // The drafts of a sequence in a trial.
-  int32_t TrialLength(const Sequence& sequence) const;
-  // The probability with which a draft of the sequence is accepted.
-  float RateOf(const Sequence& sequence) const;
-  // What the trees of a sequence yield, in units of what those of all sequences do.
-  static float TreeFactorOf(const Sequence& sequence);
   bool proposes_trees() const {
     return options_.drafter != nullptr && options_.drafter->proposes_trees();
   }
   bool is_costly() const { return options_.drafter != nullptr && options_.drafter->is_costly(); }
-  // Whether the drafter's acceptance is measured only by verifying its drafts.
-  bool needs_trials() const { return is_costly() || proposes_trees(); }
-  // The yields of steps with as many drafts of a sequence as this one.
-  TreeYields& YieldsOf(const SequenceDrafts& drafts, int32_t num_drafts) {
-    return yields_[num_drafts > drafts.num_direct ? 1 : 0];
-  }
 
   SpeculationOptions options_;
   const bool is_supported_;
   const std::function<double()> now_;
-  AcceptanceRates acceptance_{AcceptanceRates::kMemoryOfEngine};  // of all sequences
-  // For a drafter of trees: of steps with direct drafts alone, and of steps with others.
-  std::array<TreeYields, 2> yields_;
-  StepCosts costs_;
-  DraftTimes draft_times_;
-  GainAccount account_;
+  DraftMeasurements measured_;
   DraftTrials trials_;
+  DraftLengthChooser lengths_;
   SpeculationCounts counts_;
   SpeculationCounts client_counts_;
   double draft_seconds_ = 0.0;  // that the drafter took in the last Plan
   double expected_ = 0.0;       // accepted drafts that the last Plan expects
-  // The index in drafting_ of the sequence that is considered first. Where drafts are too few for
-  // all, it is the one behind the last that got some, so that sequences take turns.
-  size_t first_considered_ = 0;
-  // Sums of recent steps: how many drafts were expected to be accepted, and how many were.
-  double sum_expected_ = 0.0;
-  double sum_accepted_ = 0.0;
-  std::vector<Sequence*> drafting_;  // scratch memory
-  std::vector<float> rates_;         // parallel to drafting_; of trees: TreeFactorOf
-  std::vector<uint8_t> longest_;     // parallel to drafting_: the longest drafts
-  std::vector<uint8_t> lengths_;     // parallel to drafting_
-  std::vector<DraftQuery> queries_;
-  std::vector<int32_t> accepted_;   // scratch memory
-  std::vector<int32_t> step_rows_;  // scratch memory
-  std::vector<float> hidden_;       // scratch memory
+  // Scratch memory:
+  std::vector<Sequence*> drafting_;
+  std::vector<DraftQuery> queries_;  // parallel to drafting_
+  std::vector<int32_t> accepted_;
+  std::vector<int32_t> step_rows_;
+  std::vector<float> hidden_;
 };
 
 }  // namespace nereid::llm

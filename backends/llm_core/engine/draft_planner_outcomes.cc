@@ -9,15 +9,6 @@
 namespace nereid::llm {
 namespace {
 
-// How much the sums of expected and accepted drafts keep in a step with drafts, and in one without.
-constexpr double kMemoryOfSums = 0.95;
-constexpr double kPlainMemoryOfSums = 0.99;
-// How much an acceptance that is measured only by verifying drafts keeps in a step without drafts.
-constexpr float kPlainMemoryOfRates = 0.998f;
-// How much the sums of a sequence keep in a step with a tree, and the accepted drafts that the
-// yields of all sequences weigh for it.
-constexpr float kMemoryOfTreeSums = 0.9f;
-constexpr float kTreeWeight = 2.0f;
 // The most tokens that a drafter is taken to catch up with, of those whose hidden states it got.
 constexpr int32_t kMostObserved = 1024;
 
@@ -35,12 +26,7 @@ void DraftPlanner::RecordDrafting(double seconds) {
     drafting_[i]->drafts->num_seen = static_cast<int32_t>(queries_[i].tokens.size());
     drafting_[i]->drafts->num_observed = 0;
   }
-  const auto num_queries = static_cast<int32_t>(queries_.size());
-  if (num_caught_up > 0) {
-    draft_times_.RecordCatchUp(num_queries, length, num_caught_up, seconds);
-  } else if (length > 0) {
-    draft_times_.Record(num_queries, length, seconds);
-  }
+  measured_.RecordDrafting(static_cast<int32_t>(queries_.size()), length, num_caught_up, seconds);
 }
 
 void DraftPlanner::RecordStep(const StepOutcome& step) {
@@ -49,60 +35,34 @@ void DraftPlanner::RecordStep(const StepOutcome& step) {
   if (!step.is_typical && step.num_drafts == 0) return;
   const double idle = std::max(0.0, step.idle_seconds - draft_seconds);
   if (step.is_typical) {
-    // Without drafts, the step would have overlapped with the one before.
-    costs_.Record(step.num_sequences, step.num_drafts,
-                  step.seconds - draft_seconds - (step.num_drafts == 0 ? idle : 0.0));
-    if (idle > 0.0) costs_.RecordIdle(step.num_sequences, idle);
+    measured_.RecordDuration(step.num_sequences, step.num_drafts, step.seconds - draft_seconds,
+                             idle);
   }
-  const bool is_plain = step.num_drafts == 0 && draft_seconds == 0.0;
-  const double memory = is_plain ? kPlainMemoryOfSums : kMemoryOfSums;
-  sum_expected_ *= memory;
-  sum_accepted_ *= memory;
-  if (is_plain) {
+  if (step.num_drafts == 0 && draft_seconds == 0.0) {
+    measured_.RecordPlain(step.seconds, idle);
     trials_.RecordPlain(idle);
-    if (needs_trials()) acceptance_.Fade(kPlainMemoryOfRates);
-    if (proposes_trees()) {
-      for (TreeYields& yields : yields_) yields.Fade(kPlainMemoryOfRates);
-    }
-    account_.RecordPlain(step.seconds - idle, idle);
     return;
   }
-  const double plain = costs_.PlainSeconds(step.num_sequences);
-  const int32_t num_tokens = step.num_sequences + step.num_accepted;
-  const double gained = plain * num_tokens / step.num_sequences - step.seconds;
-  trials_.RecordDrafted(step.num_drafts, step.num_accepted, plain > 0.0 ? gained : 0.0);
-  if (expected > 0.0) {
-    sum_expected_ += expected;
-    sum_accepted_ += step.num_accepted;
-  }
-  if (plain > 0.0) {
-    account_.RecordDrafted(step.seconds, plain, step.num_sequences, num_tokens);
-  }
+  const double gained = measured_.RecordDrafted({.num_sequences = step.num_sequences,
+                                                 .num_accepted = step.num_accepted,
+                                                 .seconds = step.seconds,
+                                                 .expected = expected});
+  trials_.RecordDrafted(step.num_drafts, step.num_accepted, gained);
 }
 
-float DraftPlanner::TreeFactorOf(const Sequence& sequence) {
-  const SequenceDrafts& drafts = *sequence.drafts;
-  return (drafts.sum_accepted + kTreeWeight) / (drafts.sum_promised + kTreeWeight);
-}
-
-void DraftPlanner::RecordYield(SequenceDrafts& drafts, int32_t num_drafts, size_t i,
-                               const StepResult& result) {
+void DraftPlanner::RecordTree(SequenceDrafts& drafts, int32_t num_drafts, size_t i,
+                              const StepResult& result) {
   accepted_.clear();
   for (size_t n = 0; n < result.accepted[i].size(); ++n) {
     accepted_.push_back(AcceptedDraft(result, i, n));
   }
-  TreeYields& yields = YieldsOf(drafts, num_drafts);
-  drafts.sum_promised =
-      kMemoryOfTreeSums * drafts.sum_promised + static_cast<float>(yields.Of(num_drafts));
-  drafts.sum_accepted =
-      kMemoryOfTreeSums * drafts.sum_accepted + static_cast<float>(accepted_.size());
-  yields.Record(num_drafts, accepted_);
+  measured_.RecordTree(drafts, num_drafts, accepted_);
 }
 
 void DraftPlanner::RecordVerified(Sequence& sequence, int32_t num_drafts, size_t i,
                                   const StepResult& result) {
   SequenceDrafts& drafts = *sequence.drafts;
-  if (proposes_trees() && drafts.are_of_drafter) RecordYield(drafts, num_drafts, i, result);
+  if (proposes_trees() && drafts.are_of_drafter) RecordTree(drafts, num_drafts, i, result);
   if (drafts.returns_row_tokens && i < result.row_tokens.size()) {
     options_.drafter->ObserveRowTokens(drafts.state, result.row_tokens[i]);
   }
@@ -113,8 +73,7 @@ void DraftPlanner::RecordAccepted(Sequence& sequence, int32_t num_drafts, int32_
   SequenceDrafts& drafts = *sequence.drafts;
   drafts.num_drafted += num_drafts;
   drafts.num_accepted += num_accepted;
-  drafts.acceptance.Record(drafts.match_class, num_drafts, num_accepted);
-  acceptance_.Record(drafts.match_class, num_drafts, num_accepted);
+  measured_.RecordOutcome(drafts, num_drafts, num_accepted);
   if (drafts.are_of_drafter) trials_.RecordOutcome(num_drafts, num_accepted);
   SpeculationCounts& counts = drafts.are_of_client ? client_counts_ : counts_;
   counts.num_drafted += num_drafts;
@@ -163,8 +122,7 @@ void DraftPlanner::RecordUnverified(Sequence& sequence, int32_t token) {
   if (drafts.ids.empty()) return;
   const int32_t found = FindChild(drafts.ids, drafts.parents, kTreeRoot, token);
   const int32_t num_accepted = found == kNoChild ? 0 : 1;
-  drafts.acceptance.Record(drafts.match_class, 1, num_accepted);
-  acceptance_.Record(drafts.match_class, 1, num_accepted);
+  measured_.RecordOutcome(drafts, 1, num_accepted);
   if (num_accepted == 0 || !drafts.parents.empty()) {
     drafts.ids.clear();
     drafts.parents.clear();

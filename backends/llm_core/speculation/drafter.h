@@ -20,6 +20,9 @@ namespace nereid::llm {
 /// The most draft tokens of a sequence in one step, as a chain and as a tree.
 inline constexpr int32_t kMaxDraftTokens = 64;
 inline constexpr int32_t kMaxTreeDrafts = 127;
+/// The same where no parameter says otherwise.
+inline constexpr int32_t kDefaultChainDrafts = 8;
+inline constexpr int32_t kDefaultTreeDrafts = 63;
 
 /// What a drafter keeps for one sequence. Owned by the sequence.
 class DrafterState {
@@ -81,7 +84,9 @@ class Drafter {
   /// accepted is then measured for its index in the proposal: the likeliest ones come first.
   virtual bool proposes_trees() const { return false; }
   /// The most drafts of a sequence in one step where no parameter says otherwise.
-  virtual int32_t default_max_drafts() const { return proposes_trees() ? 63 : 8; }
+  virtual int32_t default_max_drafts() const {
+    return proposes_trees() ? kDefaultTreeDrafts : kDefaultChainDrafts;
+  }
   /// With is_costly: the time of a proposal of so many drafts, in units of that of one draft.
   virtual int32_t DraftingSteps(int32_t num_drafts) const { return num_drafts; }
   /// The most tokens that one call catches up with, of all sequences together. The sequences for

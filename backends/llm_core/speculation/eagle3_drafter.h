@@ -31,6 +31,8 @@ class Eagle3Drafter : public Drafter {
   /// The chain of a tree ends before a token that it reaches with a lower probability. A row of the
   /// head takes about as long as a step needs for so many tokens.
   static constexpr float kLeastPath = 0.15f;
+  /// Drafts of a tree without choices.
+  static constexpr int32_t kDefaultDrafts = 15;
 
   explicit Eagle3Drafter(std::unique_ptr<DraftChains> chains,
                          float least_probability = kLeastProbability);
@@ -47,7 +49,7 @@ class Eagle3Drafter : public Drafter {
   /// For choices their number.
   int32_t default_max_drafts() const override {
     if (!choices_.empty()) return static_cast<int32_t>(choices_.size());
-    return proposes_trees() ? 15 : 8;
+    return proposes_trees() ? kDefaultDrafts : kDefaultChainDrafts;
   }
   /// Of a tree, as many rows as chains recently had until their tokens were too unlikely.
   int32_t DraftingSteps(int32_t num_drafts) const override;

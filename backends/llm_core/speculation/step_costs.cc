@@ -13,8 +13,8 @@ constexpr double kGuessedCost = 0.02;
 // A measurement of a step with drafts holds for this many steps. One trial among so many costs less
 // than a hundredth even if it takes twice the time.
 constexpr int64_t kStepsBetweenTrials = 512;
-// A single measurement may be that of a delayed step. Half of what it adds is taken as the guess,
-// so that another one is likely.
+// A single measurement may be that of a delayed step. So only half of what it adds to a plain step
+// is believed, which makes another one likely.
 constexpr double kPartOfFirst = 0.5;
 // How much steps of the same kind differ, in their own unit.
 constexpr double kNoise = 0.03;
@@ -126,7 +126,7 @@ StepCost StepCosts::Of(int32_t num_sequences, int32_t num_drafts) const {
   return {guess, typical_.are_measured};
 }
 
-int32_t StepCosts::LongestTrial(int32_t num_sequences) const {
+int32_t StepCosts::MostDrafts(int32_t num_sequences) const {
   if (typical_.points.size() >= 2) return std::numeric_limits<int32_t>::max();
   int32_t longest = 0;
   for (const Cost& cost : std::span(costs_[SizeClass(num_sequences)]).subspan(1)) {

@@ -69,11 +69,11 @@ class StepCosts {
     const Cost& plain = costs_[SizeClass(num_sequences)][0];
     return plain.num_measured > 0 ? plain.seconds + context_seconds_ : 0.0;
   }
-  /// The most drafts of a step whose cost may be guessed. With typical costs any number: a few
-  /// drafts may cost a whole step of other kernels, and only many of them pay. Otherwise twice as
-  /// many as in the longest measured step, or few where none was measured, so that a step that is
-  /// tried is never much longer than expected.
-  int32_t LongestTrial(int32_t num_sequences) const;
+  /// The most drafts, of all sequences together, that a step may have. With typical costs any
+  /// number: a few drafts may cost a whole step of other kernels, and only many of them pay.
+  /// Otherwise twice as many as in the longest measured step, or few where none was measured, so
+  /// that a step whose cost is guessed is never much longer than expected.
+  int32_t MostDrafts(int32_t num_sequences) const;
   /// Whether such steps without drafts were not measured lately: one is due, since all costs are
   /// compared with them.
   bool NeedsPlainStep(int32_t num_sequences) const;

@@ -113,13 +113,13 @@ TEST(StepCostsTest, AreRelativeToTheStepWithoutDrafts) {
 
 TEST(StepCostsTest, TrialsGrowByAFactorOfTwo) {
   StepCosts costs;
-  EXPECT_EQ(costs.LongestTrial(1), 1);
-  EXPECT_EQ(costs.LongestTrial(64), 8);
+  EXPECT_EQ(costs.MostDrafts(1), 1);
+  EXPECT_EQ(costs.MostDrafts(64), 8);
   costs.Record(64, 8, 1.0);
-  EXPECT_EQ(costs.LongestTrial(64), 16);
+  EXPECT_EQ(costs.MostDrafts(64), 16);
   costs.Record(64, 200, 1.0);
-  EXPECT_EQ(costs.LongestTrial(64), 400);
-  EXPECT_EQ(costs.LongestTrial(1), 1) << "of another size";
+  EXPECT_EQ(costs.MostDrafts(64), 400);
+  EXPECT_EQ(costs.MostDrafts(1), 1) << "of another size";
 }
 
 TEST(GainAccountTest, BoundsWhatTrialsCost) {
