@@ -104,7 +104,7 @@ void Engine::Run() {
   if (options_.on_step_end) options_.on_step_end(stats_);
   while (AdmitRequests()) {
     RemoveCancelled();
-    if (!scheduler_.is_empty() || !steps_in_flight_.is_empty()) {
+    if (has_work()) {
       if (const Status status = RunStep(); !status.ok()) Fail(status);
     }
     if (options_.on_check) options_.on_check(scheduler_.CheckInvariants());
@@ -123,19 +123,16 @@ void Engine::Run() {
 }
 
 bool Engine::AdmitRequests() {
-  if (scheduler_.is_empty() && steps_in_flight_.is_empty()) scheduler_.FinishFetches();
+  if (!has_work()) scheduler_.FinishFetches();
   std::vector<std::unique_ptr<GenerationRequest>> arrived;
   {
     std::unique_lock lock(inbox_mutex_);
-    if (scheduler_.is_empty() && steps_in_flight_.is_empty() && inbox_.empty() && !stop_ &&
-        health_.ok()) {
+    if (!has_work() && inbox_.empty() && !stop_ && health_.ok()) {
       health_ = scheduler_.CheckInvariants();  // the engine is idle: every block must be free
       if (!health_.ok()) health_ = std::move(health_).WithContext("KV cache bookkeeping is broken");
     }
-    if (scheduler_.is_empty() && steps_in_flight_.is_empty()) planning_timer_.Reset();
-    inbox_changed_.wait(lock, [this] {
-      return stop_ || !inbox_.empty() || !scheduler_.is_empty() || !steps_in_flight_.is_empty();
-    });
+    if (!has_work()) planning_timer_.Reset();
+    inbox_changed_.wait(lock, [this] { return stop_ || !inbox_.empty() || has_work(); });
     if (const auto latest = NextPlanningTime(); latest > options_.clock->Now())
       options_.clock->WaitUntil(lock, inbox_changed_, latest, [this] { return stop_; });
     if (stop_) return false;

@@ -93,6 +93,8 @@ class Engine {
   // waits for arrivals as long as the next step need not be scheduled yet. Returns false on
   // shutdown.
   bool AdmitRequests();
+  bool has_work() const { return !scheduler_.is_empty() || !steps_in_flight_.is_empty(); }
+  // When the next step has to be scheduled, so that it can follow the one that runs.
   EngineClock::TimePoint NextPlanningTime() const;
   void RemoveCancelled();
   // Submits a step, collects one, or both.

@@ -131,7 +131,10 @@ class Scheduler {
   void LimitDrafts(Sequence& sequence);
   // Called once the decoding sequences are in the batch.
   void LimitPrefillTokens(const StepBatch& batch);
+  // Starts waiting sequences, as many as slots, blocks and the step's tokens allow.
   void AdmitWaiting(StepBatch& batch);
+  // Whether a waiting sequence may start in this step. If so, admission_ has its blocks.
+  RunningAdapters::Turn PlanStart(Sequence& sequence);
   void EnqueueWaiting(std::unique_ptr<Sequence> sequence);
   // Starts a waiting sequence with `chunk` tokens, as planned in admission_.
   void Admit(std::map<SequenceRank, std::unique_ptr<Sequence>>::iterator waiting, int32_t chunk,
