@@ -89,27 +89,29 @@ class RegexPool {
   size_t size_bytes() const;
   uint64_t num_steps() const { return num_steps_; }
   // Counts work. Returns false past the limit.
-  bool Count(uint64_t steps = 1);
+  bool Count(uint64_t steps = 1) {
+    num_steps_ += steps;
+    if (num_steps_ > limits_.max_steps) exhausted_ = true;
+    return !exhausted_;
+  }
   // Starts a new count of steps.
   void ResetSteps() { num_steps_ = 0; }
   void set_limits(const RegexLimits& limits) { limits_ = limits; }
 
  private:
+  // What the members `a`, `b`, `c` and `d` of a node of each kind are.
   enum class Kind : uint8_t {
     kNothing,
     kEmpty,
-    kBytes,
-    kLiteral,
-    kConcat,
-    kUnion,
-    kIntersection,
-    kComplement,
-    kRepeat,
-    kMultiples,
+    kBytes,         // index into sets_
+    kLiteral,       // offset and size in literals_
+    kConcat,        // two operands
+    kUnion,         // offset and number in operands_
+    kIntersection,  // the same
+    kComplement,    // operand
+    kRepeat,        // operand, min, max
+    kMultiples,     // divisor, remainder, scale, and remaining digits after the point or -1 before
   };
-  // What `a`, `b`, `c` and `d` are depends on the kind: an index into sets_; offset and size in
-  // literals_; two operands; offset and number in operands_; an operand; operand, min, max;
-  // divisor, remainder, scale, remaining digits after the point or -1 before it.
   struct Node {
     Kind kind = Kind::kNothing;
     bool nullable = false;
@@ -127,6 +129,7 @@ class RegexPool {
   RegexId LiteralsBelow(std::span<const std::string> texts, size_t depth);
   RegexId ComputeDerivative(RegexId id, uint8_t byte);
   RegexId DerivativeOfConcat(RegexId id, uint8_t byte);
+  RegexId DerivativeOfMultiples(RegexId id, uint8_t byte);
   const ByteClasses* KnownClasses(RegexId id);
   void SplitClassesOf(RegexId id, ByteClasses& classes, ByteSet& singles);
   bool PlainlyRequires(RegexId id, uint8_t byte, int depth) const;
