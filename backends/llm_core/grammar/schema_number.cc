@@ -1,4 +1,4 @@
-// See schema_number.h.
+// Expressions of the texts of numbers between bounds, digit by digit.
 #include "backends/llm_core/grammar/schema_number.h"
 
 #include <algorithm>
@@ -115,6 +115,81 @@ bool AbsLess(const Decimal& x, const Decimal& y) {
   return x.fraction < y.fraction;  // neither has trailing zeros
 }
 
+// The most digits of a number. A reader with doubles must not round it to a bound that it may not
+// reach, nor to another multiple: 15 digits are exact. Where the only such bound is 0, a number
+// must not be so small that it is read as 0.
+int MaxDigits(const NumberRange& range) {
+  constexpr int kExactDigits = 15;
+  if (range.is_integer) return RegexPool::kUnlimited;
+  if (range.is_fraction || !range.multiples.empty() || !range.no_multiples.empty() ||
+      !range.excluded.empty()) {
+    return kExactDigits;
+  }
+  int most = RegexPool::kUnlimited;
+  for (const std::vector<NumberRange::Bound>* bounds : {&range.min, &range.max}) {
+    for (const NumberRange::Bound& bound : *bounds) {
+      if (!bound.is_exclusive || most == kExactDigits) continue;
+      most = bound.value.IsZero() ? kMaxDigits : kExactDigits;
+    }
+  }
+  return most;
+}
+
+// The texts of a range, as what those without a sign and those with a minus have to match.
+class SignedTexts {
+ public:
+  SignedTexts(RegexPool& pool, bool is_integer)
+      : pool_(pool), minus_(pool.Literal("-")), any_negative_(WithMinus(RegexPool::kAll)) {
+    const RegexId number =
+        is_integer ? AnyJsonInteger(pool) : pool.Concat(AnyJsonInteger(pool), AnyFraction(pool));
+    positive_ = {number, pool.Complement(any_negative_)};
+    negative_ = {number, any_negative_};
+  }
+
+  // Behind its sign, a text matches `absolute`.
+  void Require(RegexId absolute) {
+    positive_.push_back(absolute);
+    negative_.push_back(WithMinus(absolute));
+  }
+  // Behind its sign, no text matches `absolute`.
+  void Exclude(RegexId absolute) {
+    positive_.push_back(pool_.Complement(absolute));
+    negative_.push_back(pool_.Complement(WithMinus(absolute)));
+  }
+  // -0 is both at least and at most 0.
+  void RequireMin(const NumberRange::Bound& bound) {
+    const Decimal& value = bound.value;
+    if (!value.is_negative) positive_.push_back(AtLeast(pool_, bound));
+    negative_.push_back(value.is_negative || value.IsZero() ? WithMinus(AtMost(pool_, bound))
+                                                            : RegexPool::kNothing);
+  }
+  void RequireMax(const NumberRange::Bound& bound) {
+    const Decimal& value = bound.value;
+    positive_.push_back(value.is_negative ? RegexPool::kNothing : AtMost(pool_, bound));
+    if (value.is_negative || value.IsZero()) {
+      negative_.push_back(WithMinus(AtLeast(pool_, bound)));
+    }
+  }
+  void ExcludeNumber(Decimal number) {
+    const bool is_negative = std::exchange(number.is_negative, false);
+    const RegexId absolute = SpellNumber(pool_, number);
+    if (!is_negative) positive_.push_back(pool_.Complement(absolute));
+    if (is_negative || number.IsZero()) {
+      negative_.push_back(pool_.Complement(WithMinus(absolute)));
+    }
+  }
+  RegexId All() const {
+    return pool_.Union({pool_.Intersection(positive_), pool_.Intersection(negative_)});
+  }
+
+ private:
+  RegexId WithMinus(RegexId absolute) const { return pool_.Concat(minus_, absolute); }
+
+  RegexPool& pool_;
+  const RegexId minus_, any_negative_;
+  std::vector<RegexId> positive_, negative_;  // all apply
+};
+
 }  // namespace
 
 std::optional<Decimal> Decimal::Of(const nlohmann::ordered_json& number) {
@@ -171,74 +246,26 @@ bool NumberRange::Contains(const Decimal& value) const {
 
 RegexId NumberRange::Regex(RegexPool& pool) const {
   if (IsFree()) return is_integer ? AnyJsonInteger(pool) : AnyJsonNumber(pool);
-  const RegexId minus = pool.Literal("-");
-  const RegexId form =
-      is_integer ? AnyJsonInteger(pool) : pool.Concat(AnyJsonInteger(pool), AnyFraction(pool));
-  std::vector<RegexId> positive, negative{form};
-  if (!is_integer) {
-    // A reader with doubles must not round a number to a bound that it may not reach, nor to
-    // another multiple: 15 digits are exact.
-    const bool is_exact =
-        is_fraction || !multiples.empty() || !no_multiples.empty() || !excluded.empty();
-    int max_digits = is_exact ? 15 : RegexPool::kUnlimited;
-    for (const std::vector<Bound>* bounds : {&min, &max}) {
-      for (const Bound& bound : *bounds) {
-        if (!bound.is_exclusive || max_digits == 15) continue;
-        max_digits = bound.value.IsZero() ? 300 : 15;
-      }
-    }
-    if (max_digits != RegexPool::kUnlimited) {
-      ByteSet digits = ByteSet::Range('0', '9');
-      digits.Add('.');
-      const RegexId few = pool.Repeat(pool.Bytes(digits), 1, max_digits + 1);
-      positive.push_back(few);
-      negative.push_back(pool.Concat(minus, few));
-    }
+  SignedTexts texts(pool, is_integer);
+  if (const int most = MaxDigits(*this); most != RegexPool::kUnlimited) {
+    ByteSet digits = ByteSet::Range('0', '9');
+    digits.Add('.');
+    texts.Require(pool.Repeat(pool.Bytes(digits), 1, most + 1));
   }
-  for (const Bound& bound : min) {
-    if (bound.value.is_negative) {
-      negative.push_back(pool.Concat(minus, AtMost(pool, bound)));
-      continue;
-    }
-    positive.push_back(AtLeast(pool, bound));
-    negative.push_back(bound.value.IsZero() ? pool.Concat(minus, AtMost(pool, bound))
-                                            : RegexPool::kNothing);
+  for (const Bound& bound : min) texts.RequireMin(bound);
+  for (const Bound& bound : max) texts.RequireMax(bound);
+  for (const Multiple& each : multiples) {
+    texts.Require(pool.Multiples(each.divisor, each.scale));
   }
-  for (const Bound& bound : max) {
-    if (!bound.value.is_negative) {
-      positive.push_back(AtMost(pool, bound));
-      if (bound.value.IsZero()) negative.push_back(pool.Concat(minus, AtLeast(pool, bound)));
-      continue;
-    }
-    positive.push_back(RegexPool::kNothing);
-    negative.push_back(pool.Concat(minus, AtLeast(pool, bound)));
+  for (const Multiple& each : no_multiples) {
+    texts.Exclude(pool.Multiples(each.divisor, each.scale));
   }
-  const auto add = [&](RegexId unsigned_form, bool is_allowed) {
-    const RegexId with_minus = pool.Concat(minus, unsigned_form);
-    positive.push_back(is_allowed ? unsigned_form : pool.Complement(unsigned_form));
-    negative.push_back(is_allowed ? with_minus : pool.Complement(with_minus));
-  };
-  for (const Multiple& each : multiples) add(pool.Multiples(each.divisor, each.scale), true);
-  for (const Multiple& each : no_multiples) add(pool.Multiples(each.divisor, each.scale), false);
   if (is_fraction) {
-    const RegexId whole =
-        pool.Concat(AnyDigits(pool, 1, RegexPool::kUnlimited),
-                    pool.Optional(pool.Concat(pool.Literal("."), Zeros(pool, 1))));
-    add(whole, false);
+    texts.Exclude(pool.Concat(AnyDigits(pool, 1, RegexPool::kUnlimited),
+                              pool.Optional(pool.Concat(pool.Literal("."), Zeros(pool, 1)))));
   }
-  for (Decimal each : excluded) {
-    const bool is_negative = std::exchange(each.is_negative, false);
-    const RegexId same = pool.Complement(SpellNumber(pool, each));
-    if (!is_negative) positive.push_back(same);
-    if (is_negative || each.IsZero()) {
-      negative.push_back(pool.Complement(pool.Concat(minus, SpellNumber(pool, each))));
-    }
-  }
-  positive.push_back(form);
-  positive.push_back(pool.Complement(pool.Concat(minus, RegexPool::kAll)));
-  negative.push_back(pool.Concat(minus, RegexPool::kAll));
-  return pool.Union(
-      {pool.Intersection(std::move(positive)), pool.Intersection(std::move(negative))});
+  for (const Decimal& each : excluded) texts.ExcludeNumber(each);
+  return texts.All();
 }
 
 RegexId SpellNumber(RegexPool& pool, const Decimal& value) {

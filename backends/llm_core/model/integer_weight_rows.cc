@@ -1,4 +1,5 @@
-// Unpacks each packed layout.
+// One function unpacks each packed layout to bytes; kernels get the layout that they want from
+// them.
 #include "backends/llm_core/model/integer_weight_rows.h"
 
 #include <algorithm>
@@ -17,6 +18,89 @@ float HalfToFloat(uint16_t half) {
   std::memcpy(&magnitude, &bits, 4);
   magnitude *= 0x1p112f;  // rebias the exponent; exact for every finite value
   return (half & 0x8000u) != 0 ? -magnitude : magnitude;
+}
+
+// Rows [first, first + num_rows) of a packed tensor. It is passed by value: the compiler assumes
+// that stores through uint8_t* may change what it is only referred to, and would read it again and
+// again.
+struct PackedBlock {
+  const uint8_t* bytes;
+  int64_t first, num_rows, num_columns;
+  int64_t num_stored_rows;  // of the tensor
+  int32_t num_bits;         // of a value
+  int64_t values_a_word;
+
+  uint32_t Word(int64_t index) const {
+    uint32_t word;
+    std::memcpy(&word, bytes + index * 4, 4);
+    return word;
+  }
+  void Unpack(uint32_t word, uint8_t* to) const {
+    const uint32_t mask = (1u << num_bits) - 1;
+    for (int64_t i = 0; i < values_a_word; ++i, word >>= num_bits) {
+      to[i] = static_cast<uint8_t>(word & mask);
+    }
+  }
+};
+
+// Each of these writes the values of a block to `values`, [num_rows, num_columns].
+
+// A word has one column of 8 rows, in the order of kAwqNibble. Both sizes are multiples of 8.
+void UnpackAwq(const PackedBlock block, uint8_t* values) {
+  for (int64_t c = 0; c < block.num_columns; c += 8) {
+    for (int64_t r = 0; r < block.num_rows; r += 8) {
+      uint32_t words[8];
+      for (int64_t i = 0; i < 8; ++i) {
+        words[i] = block.Word(((c + i) * block.num_stored_rows + block.first + r) / 8);
+      }
+      for (int64_t j = 0; j < 8; ++j) {
+        uint8_t row[8];
+        for (int64_t i = 0; i < 8; ++i) row[i] = words[i] >> 4 * kAwqNibble[j] & 15;
+        std::memcpy(values + (r + j) * block.num_columns + c, row, 8);
+      }
+    }
+  }
+}
+
+// A word has consecutive columns of one row; the words of a group of columns lie row by row.
+void UnpackGptq(const PackedBlock block, uint8_t* values) {
+  for (int64_t c = 0; c < block.num_columns; c += block.values_a_word) {
+    const int64_t begin = c / block.values_a_word * block.num_stored_rows + block.first;
+    for (int64_t r = 0; r < block.num_rows; ++r) {
+      block.Unpack(block.Word(begin + r), values + r * block.num_columns + c);
+    }
+  }
+}
+
+// A word has consecutive columns of one row; the words of a row lie together.
+void UnpackPacked(const PackedBlock block, uint8_t* values) {
+  for (int64_t r = 0; r < block.num_rows; ++r) {
+    const int64_t begin = (block.first + r) * (block.num_columns / block.values_a_word);
+    for (int64_t c = 0; c < block.num_columns; c += block.values_a_word) {
+      block.Unpack(block.Word(begin + c / block.values_a_word), values + r * block.num_columns + c);
+    }
+  }
+}
+
+// Signed bytes.
+void UnpackInt8(const PackedBlock block, uint8_t* values) {
+  for (int64_t r = 0; r < block.num_rows; ++r) {
+    const uint8_t* bytes = block.bytes + (block.first + r) * block.num_columns;
+    for (int64_t c = 0; c < block.num_columns; ++c) {
+      values[r * block.num_columns + c] = bytes[c] ^ 128;
+    }
+  }
+}
+
+// Two's complement; a byte has one column of two rows.
+void UnpackTrtAwq(const PackedBlock block, uint8_t* values) {
+  for (int64_t r = 0; r < block.num_rows; ++r) {
+    const uint8_t* bytes = block.bytes + (block.first + r) / 2 * block.num_columns;
+    const int64_t shift = r % 2 * 4;
+    for (int64_t c = 0; c < block.num_columns; ++c) {
+      values[r * block.num_columns + c] = static_cast<uint8_t>((bytes[c] >> shift & 15) ^ 8);
+    }
+  }
 }
 
 }  // namespace
@@ -107,67 +191,26 @@ uint32_t IntegerWeightRows::Word(const CheckpointTensor& tensor, int64_t index) 
 
 void IntegerWeightRows::FillBlock(int64_t block) {
   block_ = block;
-  const CheckpointTensor& packed = weight_->tensor;
-  const int64_t first = kBlockRows * block;
-  const int64_t rows = std::min(kBlockRows, num_stored_rows_ - first);
-  // The compiler assumes that stores through uint8_t* may change members. They are read once, into
-  // locals.
-  const int64_t columns = num_columns_, stored_rows = num_stored_rows_, n = values_a_word();
-  const int32_t bits = num_bits();
-  const uint32_t mask = (1u << bits) - 1;
+  PackedBlock packed;
+  packed.bytes = weight_->tensor.bytes.data();
+  packed.first = kBlockRows * block;
+  packed.num_rows = std::min(kBlockRows, num_stored_rows_ - packed.first);
+  packed.num_columns = num_columns_;
+  packed.num_stored_rows = num_stored_rows_;
+  packed.num_bits = num_bits();
+  packed.values_a_word = values_a_word();
   uint8_t* const values = block_values_.data();
-  const auto read = [data = packed.bytes.data()](int64_t index) {
-    uint32_t word;
-    std::memcpy(&word, data + index * 4, 4);
-    return word;
-  };
-  const auto unpack = [=](uint32_t word, uint8_t* to) {
-    for (int64_t i = 0; i < n; ++i, word >>= bits) to[i] = static_cast<uint8_t>(word & mask);
-  };
   switch (weight_->quant.method) {
     case QuantMethod::kAwq:
-      for (int64_t c = 0; c < columns; c += 8) {  // 8 x 8 tiles: both sizes are multiples of 8
-        for (int64_t r = 0; r < rows; r += 8) {
-          uint32_t words[8];
-          for (int64_t i = 0; i < 8; ++i) words[i] = read(((c + i) * stored_rows + first + r) / 8);
-          for (int64_t j = 0; j < 8; ++j) {
-            uint8_t row[8];
-            for (int64_t i = 0; i < 8; ++i) row[i] = words[i] >> 4 * kAwqNibble[j] & 15;
-            std::memcpy(values + (r + j) * columns + c, row, 8);
-          }
-        }
-      }
-      break;
+      return UnpackAwq(packed, values);
     case QuantMethod::kGptq:
-      for (int64_t c = 0; c < columns; c += n) {
-        for (int64_t r = 0; r < rows; ++r) {
-          unpack(read(c / n * stored_rows + first + r), values + r * columns + c);
-        }
-      }
-      break;
+      return UnpackGptq(packed, values);
     case QuantMethod::kPacked:
-      for (int64_t r = 0; r < rows; ++r) {
-        const int64_t begin = (first + r) * (columns / n);
-        for (int64_t c = 0; c < columns; c += n) {
-          unpack(read(begin + c / n), values + r * columns + c);
-        }
-      }
-      break;
+      return UnpackPacked(packed, values);
     case QuantMethod::kInt8:
-      for (int64_t r = 0; r < rows; ++r) {
-        const uint8_t* bytes = packed.bytes.data() + (first + r) * columns;
-        for (int64_t c = 0; c < columns; ++c) values[r * columns + c] = bytes[c] ^ 128;
-      }
-      break;
-    default:  // kTrtAwq: two's complement, two rows in a byte
-      for (int64_t r = 0; r < rows; ++r) {
-        const uint8_t* bytes = packed.bytes.data() + (first + r) / 2 * columns;
-        const int64_t shift = r % 2 * 4;
-        for (int64_t c = 0; c < columns; ++c) {
-          values[r * columns + c] = static_cast<uint8_t>((bytes[c] >> shift & 15) ^ 8);
-        }
-      }
-      break;
+      return UnpackInt8(packed, values);
+    default:
+      return UnpackTrtAwq(packed, values);
   }
 }
 
