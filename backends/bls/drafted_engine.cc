@@ -1,28 +1,21 @@
+// Checks requests with num_draft_tokens and starts their calls.
 #include "backends/bls/drafted_engine.h"
 
 #include <algorithm>
-#include <atomic>
-#include <mutex>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "backends/bls/chain.h"
-#include "backends/bls/drafted_outputs.h"
+#include "backends/bls/drafted_call.h"
 #include "backends/bls/drafted_text.h"
 #include "backends/bls/int_tensor.h"
+#include "backends/bls/named_inputs.h"
 
 namespace nereid::bls {
 namespace {
 
-using ensemble::Binding;
-using ensemble::Graph;
-using ensemble::Plan;
-using ensemble::Shape;
-using ensemble::Step;
 using ensemble::StepCall;
 using ensemble::StepEvents;
-using ensemble::StepModels;
 using ensemble::StepRequest;
 using ensemble::TensorRef;
 
@@ -36,65 +29,6 @@ struct RefusedInput {
 constexpr RefusedInput kRefusedIfTrue[] = {{"streaming", "stream"},
                                            {"return_context_logits", "return_context_logits"}};
 constexpr const char* kRefusedIfGiven[] = {"guided_decoding_guide", "runtime_top_p_decay"};
-constexpr const char* kMinLengths[] = {"min_length", "min_tokens"};
-// The draft model's outputs besides its tokens are not read.
-constexpr const char* kNotForDrafts[] = {"return_log_probs",    "return_generation_logits",
-                                         "return_perf_metrics", "return_kv_cache_reuse_stats",
-                                         "lora_task_id",        "lora_weights",
-                                         "lora_config"};
-
-const Binding* Find(const std::vector<Binding>& bindings, std::string_view name) {
-  const auto found = std::find_if(bindings.begin(), bindings.end(),
-                                  [&](const Binding& binding) { return binding.name == name; });
-  return found == bindings.end() ? nullptr : &*found;
-}
-
-Status CheckTensors(const Step& step) {
-  for (const char* name : {"input_ids", "input_lengths", "request_output_len"}) {
-    if (Find(step.inputs, name) == nullptr) {
-      return InvalidArgError("model '", step.model_name, "' has no input '", name,
-                             "', which drafting needs");
-    }
-  }
-  for (const char* name : {"output_ids", "sequence_length"}) {
-    if (Find(step.outputs, name) == nullptr) {
-      return InvalidArgError("model '", step.model_name, "' has no output '", name,
-                             "', which drafting needs");
-    }
-  }
-  return {};
-}
-
-// Inputs of a step by name, in the order of the step.
-class NamedInputs {
- public:
-  explicit NamedInputs(const Step& step) : step_(&step), tensors_(step.inputs.size()) {}
-  NamedInputs(const Step& step, std::span<const TensorRef> tensors)
-      : step_(&step), tensors_(tensors.begin(), tensors.end()) {
-    tensors_.resize(step.inputs.size());
-  }
-
-  TensorRef Get(std::string_view name) const {
-    const Binding* binding = Find(step_->inputs, name);
-    return binding == nullptr ? nullptr : tensors_[binding - step_->inputs.data()];
-  }
-  // Does nothing if the step has no such input.
-  void Set(std::string_view name, TensorRef tensor) {
-    const Binding* binding = Find(step_->inputs, name);
-    if (binding != nullptr) tensors_[binding - step_->inputs.data()] = std::move(tensor);
-  }
-  std::span<const TensorRef> all() const { return tensors_; }
-
- private:
-  const Step* step_;
-  std::vector<TensorRef> tensors_;
-};
-
-bool HasNonZero(const TensorRef& tensor) {
-  if (tensor == nullptr) return false;
-  const std::vector<char> bytes = BytesOf(*tensor);
-  return std::any_of(bytes.begin(), bytes.end(), [](char byte) { return byte != 0; });
-}
 
 Result<int32_t> OneNumber(const TensorRef& tensor, const char* name) {
   const std::vector<int32_t> elements =
@@ -142,269 +76,7 @@ int32_t OverlapFor(const TensorRef& stop_words) {
   return std::min(longest * kOverlapPerStopToken, kMaxOverlap);
 }
 
-// The same dims with another last one.
-Shape WithLastDim(const Shape& shape, size_t size) {
-  Shape changed = shape;
-  changed.back() = static_cast<int64_t>(size);
-  return changed;
-}
-
-// One request of the engine's step. Calls the draft model and the target model in turn, each call
-// from the event that ends the one before. Owned by the calls' events. [any thread; the calls of
-// one text never overlap]
-class DraftedCall : public StepCall, public std::enable_shared_from_this<DraftedCall> {
- public:
-  DraftedCall(const DraftingModels& models, StepModels& target, StepModels& draft,
-              NamedInputs inputs, DraftedText text, std::shared_ptr<StepEvents> events)
-      : models_(models),
-        target_models_(target),
-        draft_models_(draft),
-        inputs_(std::move(inputs)),
-        text_(std::move(text)),
-        outputs_(*models.target.step),
-        events_(std::move(events)) {}
-
-  // Calls the draft model if it shall propose tokens now, else the target model.
-  Status Next() { return text_.NumToDraft() > 0 ? StartDraft() : StartTarget({}); }
-
-  void Cancel() override {
-    std::shared_ptr<StepCall> call;
-    {
-      std::lock_guard lock(mutex_);
-      is_cancelled_ = true;
-      call = call_;
-    }
-    if (call != nullptr) call->Cancel();
-  }
-
- private:
-  enum class Kind : uint8_t { kDraft, kTarget };
-
-  // The events of one call.
-  class CallEvents : public StepEvents {
-   public:
-    CallEvents(std::shared_ptr<DraftedCall> owner, Kind kind)
-        : owner_(std::move(owner)), kind_(kind) {}
-
-    void OnResponse(std::span<const TensorRef> outputs, bool is_final) override {
-      if (has_response_) {
-        error_ = InternalError("a model sent several responses to a request with draft tokens");
-      }
-      has_response_ = true;
-      response_.assign(outputs.begin(), outputs.end());
-      if (is_final) OnFinal();
-    }
-    void OnError(Status error, bool is_final) override {
-      error_ = std::move(error);
-      if (is_final) OnFinal();
-    }
-    void OnFinal() override {
-      if (error_.ok() && !has_response_) {
-        error_ = InternalError("a model sent no response to a request with draft tokens");
-      }
-      if (error_.ok()) error_ = owner_->Take(kind_, response_);
-      response_.clear();
-      if (!error_.ok()) owner_->Fail(std::move(error_));
-    }
-    void OnReleased() override { owner_->DropReference(); }
-
-   private:
-    const std::shared_ptr<DraftedCall> owner_;
-    const Kind kind_;
-    bool has_response_ = false;
-    std::vector<TensorRef> response_;
-    Status error_;
-  };
-
-  Status StartDraft() {
-    NamedInputs inputs(*models_.draft.step);
-    for (const Binding& input : models_.draft.step->inputs) {
-      inputs.Set(input.name, inputs_.Get(input.name));
-    }
-    for (const char* name : kNotForDrafts) inputs.Set(name, nullptr);
-    SetTokens(inputs, text_.ids(), {}, text_.NumToDraft(), text_.output().size());
-    return Start(draft_models_, inputs, Kind::kDraft);
-  }
-
-  Status StartTarget(std::span<const int32_t> proposed) {
-    text_.BeginCall(proposed);
-    NamedInputs inputs = inputs_;
-    SetTokens(inputs, text_.call_prompt(), text_.call_draft(), text_.call_length(),
-              text_.num_output_in_prompt());
-    return Start(target_models_, inputs, Kind::kTarget);
-  }
-
-  void SetTokens(NamedInputs& inputs, std::span<const int32_t> prompt,
-                 std::span<const int32_t> draft, int32_t num_tokens, size_t num_output) const {
-    const Shape& ids = inputs_.Get("input_ids")->shape;
-    const Shape& number = inputs_.Get("input_lengths")->shape;
-    const auto length = static_cast<int32_t>(prompt.size());
-    inputs.Set("input_ids", MakeIntTensor(prompt, WithLastDim(ids, prompt.size())));
-    inputs.Set("input_lengths", MakeIntTensor({&length, 1}, number));
-    inputs.Set("request_output_len", MakeIntTensor({&num_tokens, 1}, number));
-    if (!draft.empty()) {
-      inputs.Set("draft_input_ids", MakeIntTensor(draft, WithLastDim(ids, draft.size())));
-    }
-    for (const char* name : kMinLengths) {
-      const TensorRef tensor = inputs_.Get(name);
-      if (tensor == nullptr || tensor->byte_size() != sizeof(int32_t)) continue;
-      const int32_t left =
-          std::max(0, ElementsOf<int32_t>(*tensor).front() - static_cast<int32_t>(num_output));
-      inputs.Set(name, MakeIntTensor({&left, 1}, tensor->shape));
-    }
-  }
-
-  Status Start(StepModels& models, const NamedInputs& inputs, Kind kind) {
-    num_references_.fetch_add(1, std::memory_order_relaxed);
-    // A response may arrive before Start returns, and with it the call that follows.
-    const uint64_t number = ++num_calls_;
-    auto started = models.Start({kEngine, inputs.all()},
-                                std::make_shared<CallEvents>(shared_from_this(), kind));
-    if (!started.ok()) {
-      num_references_.fetch_sub(1, std::memory_order_relaxed);
-      return std::move(started).status();
-    }
-    bool cancel = false;
-    {
-      std::lock_guard lock(mutex_);
-      if (number > newest_call_) {
-        newest_call_ = number;
-        call_ = *started;
-      }
-      cancel = is_cancelled_;
-    }
-    if (cancel) (*started)->Cancel();
-    return {};
-  }
-
-  // Reads the tokens of a response and starts the next call, or answers.
-  Status Take(Kind kind, std::span<const TensorRef> response) {
-    {
-      std::lock_guard lock(mutex_);
-      if (is_cancelled_) return CancelledError("the request was cancelled");
-    }
-    const DraftingModel& model = kind == Kind::kDraft ? models_.draft : models_.target;
-    const size_t num_prompt =
-        kind == Kind::kDraft ? text_.ids().size() : text_.call_prompt().size();
-    NEREID_ASSIGN_OR_RETURN(const TokenIds generated, GeneratedIds(model, response, num_prompt));
-    if (kind == Kind::kDraft) return StartTarget(generated);
-    outputs_.Add(response, text_.num_output_in_prompt(), generated.size());
-    if (text_.EndCall(generated)) return Next();
-    Answer();
-    return {};
-  }
-
-  // Returns the token ids of a response without those of the prompt.
-  Result<TokenIds> GeneratedIds(const DraftingModel& model, std::span<const TensorRef> response,
-                                size_t num_prompt) const {
-    const TensorRef ids = OutputOf(*model.step, response, "output_ids");
-    const TensorRef length = OutputOf(*model.step, response, "sequence_length");
-    if (ids == nullptr || length == nullptr) {
-      return InternalError("model '", model.step->model_name, "' sent no output_ids");
-    }
-    TokenIds tokens = ElementsOf<int32_t>(*ids);
-    const std::vector<int32_t> lengths = ElementsOf<int32_t>(*length);
-    if (lengths.size() == 1) {
-      tokens.resize(std::min(tokens.size(), static_cast<size_t>(std::max(0, lengths[0]))));
-    }
-    if (!ExcludesPrompt(model)) {
-      tokens.erase(tokens.begin(),
-                   tokens.begin() + static_cast<ptrdiff_t>(std::min(num_prompt, tokens.size())));
-    }
-    return tokens;
-  }
-
-  // The request's input precedes the configuration.
-  bool ExcludesPrompt(const DraftingModel& model) const {
-    const TensorRef asked = Find(model.step->inputs, "exclude_input_in_output") == nullptr
-                                ? nullptr
-                                : inputs_.Get("exclude_input_in_output");
-    return asked == nullptr ? model.excludes_prompt : HasNonZero(asked);
-  }
-
-  void Answer() {
-    const std::vector<TensorRef> all = outputs_.Whole(text_, ExcludesPrompt(models_.target));
-    events_->OnResponse(all, true);
-    DropReference();
-  }
-
-  void Fail(Status error) {
-    events_->OnError(std::move(error), true);
-    DropReference();
-  }
-
-  // One for each call whose model may still read its inputs, and one until the answer.
-  void DropReference() {
-    if (num_references_.fetch_sub(1, std::memory_order_acq_rel) == 1) events_->OnReleased();
-  }
-
-  const DraftingModels& models_;
-  StepModels& target_models_;
-  StepModels& draft_models_;
-  const NamedInputs inputs_;  // of the engine's step, as the runner gave them
-  DraftedText text_;
-  DraftedOutputs outputs_;
-  const std::shared_ptr<StepEvents> events_;
-  std::atomic<int> num_references_{1};
-  uint64_t num_calls_ = 0;
-
-  std::mutex mutex_;  // guards all below
-  std::shared_ptr<StepCall> call_;
-  uint64_t newest_call_ = 0;
-  bool is_cancelled_ = false;
-};
-
-std::shared_ptr<Plan> PlanFor(const std::shared_ptr<const Graph>& graph) {
-  auto plan = std::make_shared<Plan>();
-  plan->graph = graph;
-  plan->slot_of_tensor.assign(graph->tensors.size(), -1);
-  return plan;
-}
-
-// Marks the outputs as needed, so that calls ask for them.
-void Need(Plan& plan, std::initializer_list<const char*> names) {
-  for (const char* name : names) {
-    const Binding* output = Find(plan.graph->steps[kEngine].outputs, name);
-    if (output != nullptr) plan.slot_of_tensor[output->tensor] = 0;
-  }
-}
-
 }  // namespace
-
-Result<std::shared_ptr<const DraftingModels>> MakeDraftingModels(const Graph& target,
-                                                                 bool target_excludes_prompt,
-                                                                 const Graph& draft,
-                                                                 bool draft_excludes_prompt) {
-  NEREID_RETURN_IF_ERROR(CheckTensors(target.steps[kEngine]));
-  NEREID_RETURN_IF_ERROR(CheckTensors(draft.steps[kEngine]));
-  auto with_drafts = std::make_shared<Graph>(target);
-  std::vector<Binding>& inputs = with_drafts->steps[kEngine].inputs;
-  Binding drafts = *Find(inputs, "input_ids");
-  drafts.name = "draft_input_ids";
-  drafts.optional = true;
-  inputs.push_back(std::move(drafts));
-  auto models = std::make_shared<DraftingModels>();
-  models->target_graph = std::move(with_drafts);
-  models->draft_graph = std::make_shared<const Graph>(draft);
-  models->target = {&models->target_graph->steps[kEngine], target_excludes_prompt};
-  models->draft = {&models->draft_graph->steps[kEngine], draft_excludes_prompt};
-  return std::shared_ptr<const DraftingModels>(std::move(models));
-}
-
-std::shared_ptr<const Plan> TargetPlan(const DraftingModels& models, const Plan& plan) {
-  auto calls = PlanFor(models.target_graph);
-  calls->slot_of_tensor = plan.slot_of_tensor;
-  Need(*calls, {"output_ids", "sequence_length"});
-  const Binding* sum = Find(models.target.step->outputs, "cum_log_probs");
-  if (sum != nullptr && calls->needs_tensor(sum->tensor)) Need(*calls, {"output_log_probs"});
-  return calls;
-}
-
-std::shared_ptr<const Plan> DraftPlan(const DraftingModels& models) {
-  auto calls = PlanFor(models.draft_graph);
-  Need(*calls, {"output_ids", "sequence_length"});
-  return calls;
-}
 
 Result<std::shared_ptr<StepCall>> DraftedEngine::Start(const StepRequest& request,
                                                        std::shared_ptr<StepEvents> events) {

@@ -1,6 +1,7 @@
 // Tensors that this backend makes itself, and the elements of those that it receives. [any thread]
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
@@ -52,6 +53,13 @@ inline std::vector<char> BytesOf(const ensemble::Tensor& tensor) {
     bytes.insert(bytes.end(), base, base + segment.byte_size);
   }
   return bytes;
+}
+
+// Whether any byte of the tensor is not zero; false for null.
+inline bool HasNonZero(const ensemble::TensorRef& tensor) {
+  if (tensor == nullptr) return false;
+  const std::vector<char> bytes = BytesOf(*tensor);
+  return std::any_of(bytes.begin(), bytes.end(), [](char byte) { return byte != 0; });
 }
 
 template <typename T>
