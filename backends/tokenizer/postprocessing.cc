@@ -76,10 +76,7 @@ Status Postprocessing::ReadStreamInputs(const RequestTensors& tensors, Sequences
   s.is_final.assign(static_cast<size_t>(s.rows), false);
   if (!reason) return {};
   NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> reasons, reason->Strings());
-  if (static_cast<int64_t>(reasons.size()) != s.rows) {
-    return InvalidArgError("input 'FINISH_REASON': expected 1 element per row, got shape ",
-                           ToString(reason->shape()));
-  }
+  NEREID_RETURN_IF_ERROR(tensors.CheckOnePerRow(*reason, reasons.size(), "element"));
   for (size_t r = 0; r < reasons.size(); ++r) s.is_final[r] = !reasons[r].empty();
   return {};
 }
@@ -90,10 +87,7 @@ Status Postprocessing::ReadSkips(const RequestTensors& tensors, Sequences& s) co
                           tensors.OptionalInput("SKIP_SPECIAL_TOKENS"));
   if (!view) return {};
   NEREID_ASSIGN_OR_RETURN(const std::span<const Bool> skips, view->As<Bool>());
-  if (static_cast<int64_t>(skips.size()) != s.rows) {
-    return InvalidArgError("input 'SKIP_SPECIAL_TOKENS': expected 1 element per row, got shape ",
-                           ToString(view->shape()));
-  }
+  NEREID_RETURN_IF_ERROR(tensors.CheckOnePerRow(*view, skips.size(), "element"));
   for (size_t r = 0; r < skips.size(); ++r) s.skips_special_tokens[r] = skips[r];
   return {};
 }

@@ -1,4 +1,4 @@
-// See preprocessing.h.
+// Writes the outputs of a request, once its prompts are token ids.
 #include "backends/tokenizer/preprocessing.h"
 
 #include <algorithm>
@@ -13,33 +13,6 @@
 
 namespace nereid::tokenizer {
 namespace {
-
-Status RefuseMultimodal(const RequestTensors& tensors) {
-  for (const char* name : MultimodalInputs()) {
-    NEREID_ASSIGN_OR_RETURN(const std::optional<TensorView> view, tensors.OptionalInput(name));
-    if (view) return UnsupportedError("input '", name, "': images and videos are not supported");
-  }
-  return {};
-}
-
-using JsonRows = std::vector<nlohmann::ordered_json>;
-
-// Returns the JSON of each batch row; null where `view` is null or the text is empty.
-Result<JsonRows> ReadJsonRows(const RequestTensors& tensors, TensorView* view, const char* name) {
-  JsonRows rows(static_cast<size_t>(tensors.batch_size()));
-  if (view == nullptr) return rows;
-  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view->Strings());
-  if (texts.size() != rows.size()) {
-    return InvalidArgError("input '", name, "': expected 1 text per row, got shape ",
-                           ToString(view->shape()));
-  }
-  for (size_t r = 0; r < rows.size(); ++r) {
-    if (texts[r].empty()) continue;
-    NEREID_ASSIGN_OR_RETURN(
-        rows[r], ReadJson<nlohmann::ordered_json>(texts[r], StrCat("input '", name, "'")));
-  }
-  return rows;
-}
 
 // Returns the words of each batch row: [rows][words].
 Result<std::vector<std::vector<std::string_view>>> ReadWords(const RequestTensors& tensors,
@@ -101,10 +74,7 @@ Status Preprocessing::WriteExtraIds(RequestTensors& tensors, const Rows& ids) co
   NEREID_ASSIGN_OR_RETURN(auto view, tensors.OptionalInput("PROMPT_TABLE_EXTRA_ID"));
   if (!view) return {};
   NEREID_ASSIGN_OR_RETURN(const std::span<const uint64_t> extra, view->As<uint64_t>());
-  if (extra.size() != ids.size()) {
-    return InvalidArgError("input 'PROMPT_TABLE_EXTRA_ID': expected 1 value per row, got shape ",
-                           ToString(view->shape()));
-  }
+  NEREID_RETURN_IF_ERROR(tensors.CheckOnePerRow(*view, extra.size(), "value"));
   size_t width = 0;
   for (const auto& row : ids) width = std::max(width, row.size());
   std::vector<uint64_t> marks(width * ids.size(), 0);
@@ -115,116 +85,6 @@ Status Preprocessing::WriteExtraIds(RequestTensors& tensors, const Rows& ids) co
   }
   return tensors.SetOutput<uint64_t>("OUT_PROMPT_TABLE_EXTRA_IDS", {static_cast<int64_t>(width)},
                                      marks);
-}
-
-Result<Preprocessing::Rows> Preprocessing::ReadPrompts(RequestTensors& tensors,
-                                                       Request& request) const {
-  Result<TensorView> messages = request.Input("MESSAGES");
-  Result<TensorView> ids = request.Input("PROMPT_TOKEN_IDS");
-  Result<TensorView> query = request.Input("QUERY");
-  if (!messages.ok() && !ids.ok() && !query.ok()) {
-    return InvalidArgError(
-        "expected one of the inputs 'QUERY', 'MESSAGES' and 'PROMPT_TOKEN_IDS', got none");
-  }
-  TensorView& prompt = messages.ok() ? *messages : ids.ok() ? *ids : *query;
-  NEREID_RETURN_IF_ERROR(tensors.SetBatchSize(prompt));
-  NEREID_RETURN_IF_ERROR(RefuseMultimodal(tensors));
-  if (messages.ok() && ids.ok()) {
-    return InvalidArgError("expected one of the inputs 'MESSAGES' and 'PROMPT_TOKEN_IDS', ",
-                           "got both");
-  }
-  if (!messages.ok() && !ids.ok()) return EncodeTexts(tensors, prompt);
-  if (query.ok()) {
-    NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, query->Strings());
-    for (const std::string_view text : texts) {
-      if (!text.empty())
-        return InvalidArgError("input 'QUERY': must be empty beside '", prompt.name(), "'");
-    }
-  }
-  return messages.ok() ? EncodeConversations(tensors, prompt) : ReadTokenIds(tensors, prompt);
-}
-
-Result<Preprocessing::Rows> Preprocessing::ReadTokenIds(const RequestTensors& tensors,
-                                                        TensorView& view) const {
-  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids, view.As<int32_t>());
-  NEREID_ASSIGN_OR_RETURN(const size_t per_row, tensors.ElementsPerRow(view, ids.size()));
-  const int32_t vocab_size = tokenizer_->vocab_size();
-  // The engine knows which ids the table has.
-  NEREID_ASSIGN_OR_RETURN(const auto table, tensors.OptionalInput("PROMPT_VOCAB_SIZE"));
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && (ids[i] < vocab_size || table)) continue;
-    return InvalidArgError("input '", view.name(), "': token id ", ids[i], " at index ",
-                           i % per_row, ", expected 0 to ", vocab_size - 1, " (the vocabulary of ",
-                           vocab_size, " tokens)");
-  }
-  Rows rows;
-  for (int64_t row = 0; row < tensors.batch_size(); ++row) {
-    const auto first = ids.begin() + static_cast<ptrdiff_t>(row * per_row);
-    rows.emplace_back(first, first + static_cast<ptrdiff_t>(per_row));
-  }
-  return rows;
-}
-
-Result<Preprocessing::Rows> Preprocessing::EncodeConversations(const RequestTensors& tensors,
-                                                               TensorView& messages) const {
-  NEREID_ASSIGN_OR_RETURN(const JsonRows conversations,
-                          ReadJsonRows(tensors, &messages, "MESSAGES"));
-  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> tools_view, tensors.OptionalInput("TOOLS"));
-  NEREID_ASSIGN_OR_RETURN(const JsonRows tools,
-                          ReadJsonRows(tensors, tools_view ? &*tools_view : nullptr, "TOOLS"));
-  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> variables_view,
-                          tensors.OptionalInput("CHAT_TEMPLATE_KWARGS"));
-  NEREID_ASSIGN_OR_RETURN(
-      const JsonRows variables,
-      ReadJsonRows(tensors, variables_view ? &*variables_view : nullptr, "CHAT_TEMPLATE_KWARGS"));
-  const std::time_t time = std::time(nullptr);
-  std::tm now{};
-  localtime_r(&time, &now);
-  Rows rows;
-  for (size_t r = 0; r < conversations.size(); ++r) {
-    Result<std::vector<int32_t>> ids =
-        EncodeConversation({conversations[r], tools[r], variables[r]}, now);
-    if (!ids.ok()) return std::move(ids).status().WithContext("input 'MESSAGES'");
-    rows.push_back(std::move(ids).value());
-  }
-  return rows;
-}
-
-Result<std::vector<int32_t>> Preprocessing::EncodeConversation(Conversation conversation,
-                                                               const std::tm& now) const {
-  if (chat_template_ == nullptr) {
-    return UnsupportedError(
-        "the folder of the tokenizer has no chat template (chat_template.jinja, or chat_template "
-        "in tokenizer_config.json), without which a model only continues texts; 'nereid serve "
-        "--chat-template FILE' gives it one");
-  }
-  NEREID_RETURN_IF_ERROR(chat_template_->CheckKnown(conversation));
-  NEREID_ASSIGN_OR_RETURN(const MarkedText prompt,
-                          chat_template_->Render(std::move(conversation), now));
-  // The template writes BOS itself.
-  EncodeOptions options = options_;
-  options.add_special_tokens = false;
-  if (trusts_special_tokens_) return tokenizer_->Encode(prompt.bytes(), options);
-  return tokenizer_->EncodeMarked(prompt, options);
-}
-
-// Expects one text per batch row.
-Result<Preprocessing::Rows> Preprocessing::EncodeTexts(const RequestTensors& tensors,
-                                                       TensorView& view) const {
-  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> texts, view.Strings());
-  if (static_cast<int64_t>(texts.size()) != tensors.batch_size()) {
-    return InvalidArgError("input '", view.name(), "': expected 1 text per row, got shape ",
-                           ToString(view.shape()));
-  }
-  Rows rows;
-  for (const std::string_view text : texts) {
-    auto ids = tokenizer_->Encode(text, options_);
-    if (!ids.ok()) {
-      return std::move(ids).status().WithContext(StrCat("input '", view.name(), "'"));
-    }
-    rows.push_back(std::move(ids).value());
-  }
-  return rows;
 }
 
 // Pads the rows on the right to the longest one and writes their lengths to a second output.
@@ -258,25 +118,6 @@ std::string Preprocessing::PromptEnd(const std::vector<int32_t>& ids) const {
   constexpr size_t kMaxIds = 16;  // more than any template writes behind the last message
   const size_t num_ids = std::min(kMaxIds, ids.size());
   return tokenizer_->DecodeInContext(std::span(ids).last(num_ids), {.skip_special_tokens = false});
-}
-
-Status Preprocessing::TruncatePrompts(const RequestTensors& tensors, Rows& rows) const {
-  constexpr const char* kInput = "TRUNCATE_PROMPT_TOKENS";
-  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> view, tensors.OptionalInput(kInput));
-  if (!view) return {};
-  NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> counts, view->As<int32_t>());
-  if (counts.size() != rows.size()) {
-    return InvalidArgError("input '", kInput, "': expected 1 number per row, got shape ",
-                           ToString(view->shape()));
-  }
-  for (size_t r = 0; r < rows.size(); ++r) {
-    if (counts[r] < 1) {
-      return InvalidArgError("input '", kInput, "' is ", counts[r], ", expected 1 or more");
-    }
-    const auto num_kept = std::min(rows[r].size(), static_cast<size_t>(counts[r]));
-    rows[r].erase(rows[r].begin(), rows[r].end() - static_cast<ptrdiff_t>(num_kept));
-  }
-  return {};
 }
 
 // The ids by which the engine finds and ends the reasoning of an answer. There are none for a model
@@ -314,30 +155,10 @@ Status Preprocessing::WriteReasoningMarkers(RequestTensors& tensors, const Rows&
 Status Preprocessing::WriteGuide(RequestTensors& tensors, const Rows& prompts) const {
   constexpr const char* kType = "GUIDED_DECODING_GUIDE_TYPE";
   constexpr const char* kGuide = "GUIDED_DECODING_GUIDE";
-  std::vector<std::string> guides;
-  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> choices_view,
-                          tensors.OptionalInput("TOOL_CHOICE"));
-  if (choices_view) {
-    NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> choices, choices_view->Strings());
-    NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> tools_view, tensors.OptionalInput("TOOLS"));
-    NEREID_ASSIGN_OR_RETURN(const JsonRows tools,
-                            ReadJsonRows(tensors, tools_view ? &*tools_view : nullptr, "TOOLS"));
-    NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> parallel_view,
-                            tensors.OptionalInput("PARALLEL_TOOL_CALLS"));
-    std::span<const Bool> parallel;
-    if (parallel_view) {
-      NEREID_ASSIGN_OR_RETURN(parallel, parallel_view->As<Bool>());
-    }
-    for (size_t r = 0; r < choices.size() && r < prompts.size(); ++r) {
-      const bool has_one_call = r < parallel.size() && !static_cast<bool>(parallel[r]);
-      Result<std::string> guide = CallGuide(choices[r], tools[r], has_one_call, prompts[r]);
-      if (!guide.ok()) return std::move(guide).status().WithContext("input 'TOOL_CHOICE'");
-      if (!guide->empty()) guides.push_back(std::move(guide).value());
-    }
-  }
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string> forced, ForcedGuides(tensors, prompts));
   NEREID_ASSIGN_OR_RETURN(const std::optional<TensorView> type, tensors.OptionalInput(kType));
   NEREID_ASSIGN_OR_RETURN(const std::optional<TensorView> guide, tensors.OptionalInput(kGuide));
-  if (guides.empty()) {
+  if (forced.empty()) {
     // Without the inputs there are no outputs either.
     if (type) NEREID_RETURN_IF_ERROR(tensors.CopyInputToOutput(kType, kType));
     return guide ? tensors.CopyInputToOutput(kGuide, kGuide) : Status();
@@ -346,13 +167,36 @@ Status Preprocessing::WriteGuide(RequestTensors& tensors, const Rows& prompts) c
     return InvalidArgError("input 'TOOL_CHOICE': forced tool calls, not beside '",
                            type ? kType : kGuide, "'");
   }
-  if (guides.size() != prompts.size()) {
-    return InvalidArgError("input 'TOOL_CHOICE': calls are forced in ", guides.size(), " of ",
+  if (forced.size() != prompts.size()) {
+    return InvalidArgError("input 'TOOL_CHOICE': calls are forced in ", forced.size(), " of ",
                            prompts.size(), " rows, expected none or all");
   }
-  const std::vector<std::string> types(guides.size(), "structural_tag");
+  const std::vector<std::string> types(forced.size(), "structural_tag");
   NEREID_RETURN_IF_ERROR(tensors.SetStrings(kType, {1}, types));
-  return tensors.SetStrings(kGuide, {1}, guides);
+  return tensors.SetStrings(kGuide, {1}, forced);
+}
+
+Result<std::vector<std::string>> Preprocessing::ForcedGuides(const RequestTensors& tensors,
+                                                             const Rows& prompts) const {
+  std::vector<std::string> guides;
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> choices_view,
+                          tensors.OptionalInput("TOOL_CHOICE"));
+  if (!choices_view) return guides;
+  NEREID_ASSIGN_OR_RETURN(const std::vector<std::string_view> choices, choices_view->Strings());
+  NEREID_ASSIGN_OR_RETURN(const JsonRows tools, ReadJsonRows(tensors, "TOOLS"));
+  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> parallel_view,
+                          tensors.OptionalInput("PARALLEL_TOOL_CALLS"));
+  std::span<const Bool> parallel;
+  if (parallel_view) {
+    NEREID_ASSIGN_OR_RETURN(parallel, parallel_view->As<Bool>());
+  }
+  for (size_t r = 0; r < choices.size() && r < prompts.size(); ++r) {
+    const bool has_one_call = r < parallel.size() && !static_cast<bool>(parallel[r]);
+    Result<std::string> guide = CallGuide(choices[r], tools[r], has_one_call, prompts[r]);
+    if (!guide.ok()) return std::move(guide).status().WithContext("input 'TOOL_CHOICE'");
+    if (!guide->empty()) guides.push_back(std::move(guide).value());
+  }
+  return guides;
 }
 
 // "" if nothing is forced.
@@ -436,10 +280,7 @@ Result<std::vector<int32_t>> Preprocessing::ReadIdsOr(const RequestTensors& tens
   NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> view, tensors.OptionalInput(input));
   if (!view) return std::vector<int32_t>(static_cast<size_t>(tensors.batch_size()), fallback);
   NEREID_ASSIGN_OR_RETURN(const std::span<const int32_t> ids, view->As<int32_t>());
-  if (static_cast<int64_t>(ids.size()) != tensors.batch_size()) {
-    return InvalidArgError("input '", input, "': expected 1 id per row, got shape ",
-                           ToString(view->shape()));
-  }
+  NEREID_RETURN_IF_ERROR(tensors.CheckOnePerRow(*view, ids.size(), "id"));
   return std::vector<int32_t>(ids.begin(), ids.end());
 }
 

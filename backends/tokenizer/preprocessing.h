@@ -3,6 +3,7 @@
 // concurrently]
 #pragma once
 
+#include <ctime>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -32,28 +33,41 @@ class Preprocessing {
   Status Process(Request& request, const ModelConfig& config) const;
 
  private:
-  using Rows = std::vector<std::vector<int32_t>>;
+  using Rows = std::vector<std::vector<int32_t>>;        // token ids of each batch row
+  using JsonRows = std::vector<nlohmann::ordered_json>;  // of each batch row; null: empty or absent
 
+  // --- the prompts of a request (preprocessing_prompts.cc) ---
+
+  // The JSON texts of an optional input.
+  static Result<JsonRows> ReadJsonRows(const RequestTensors& tensors, const char* input);
   // Encodes the conversations of the input MESSAGES or the texts of QUERY, or takes the ids of
   // PROMPT_TOKEN_IDS. INVALID_ARG if a request has more than one of them, or none.
   Result<Rows> ReadPrompts(RequestTensors& tensors, Request& request) const;
   // INVALID_ARG names an id outside the vocabulary. Greater ones pass with PROMPT_VOCAB_SIZE.
   Result<Rows> ReadTokenIds(const RequestTensors& tensors, TensorView& view) const;
-  Result<Rows> EncodeConversations(const RequestTensors& tensors, TensorView& messages) const;
+  Result<Rows> EncodeConversations(const RequestTensors& tensors) const;
   Result<std::vector<int32_t>> EncodeConversation(Conversation conversation,
                                                   const std::tm& now) const;
   Result<Rows> EncodeTexts(const RequestTensors& tensors, TensorView& view) const;
+  // Keeps the last TRUNCATE_PROMPT_TOKENS ids of each row.
+  Status TruncatePrompts(const RequestTensors& tensors, Rows& rows) const;
+
+  // --- the outputs ---
+
   Status WriteExtraIds(RequestTensors& tensors, const Rows& ids) const;
   Status WriteIds(RequestTensors& tensors, const char* ids_name, const char* length_name,
                   const Rows& rows, const std::vector<int32_t>& pad_ids) const;
+  // The text of the last few ids of a prompt.
   std::string PromptEnd(const std::vector<int32_t>& ids) const;
-  // Passes the guide of the request on, or writes the one that forces tool calls.
-  Status TruncatePrompts(const RequestTensors& tensors, Rows& rows) const;
+  Status WritePromptEnds(RequestTensors& tensors, const Rows& rows) const;
   Status WriteReasoningMarkers(RequestTensors& tensors, const Rows& prompts) const;
+  // Passes the guide of the request on, or writes the one that forces tool calls.
   Status WriteGuide(RequestTensors& tensors, const Rows& prompts) const;
+  // The guides of the rows in which TOOL_CHOICE forces calls.
+  Result<std::vector<std::string>> ForcedGuides(const RequestTensors& tensors,
+                                                const Rows& prompts) const;
   Result<std::string> CallGuide(std::string_view tool_choice, const nlohmann::ordered_json& tools,
                                 bool has_one_call, const std::vector<int32_t>& prompt) const;
-  Status WritePromptEnds(RequestTensors& tensors, const Rows& rows) const;
   Status WriteDecoderIds(RequestTensors& tensors, const std::vector<int32_t>& pad_ids) const;
   Status WriteWordList(RequestTensors& tensors, const char* output, const char* input) const;
   Status WriteEmbeddingBias(RequestTensors& tensors) const;

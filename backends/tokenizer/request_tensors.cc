@@ -27,12 +27,6 @@ Result<std::optional<TensorView>> RequestTensors::OptionalInput(const char* name
   return view;
 }
 
-Result<TensorView> RequestTensors::RequiredInput(const char* name) const {
-  NEREID_ASSIGN_OR_RETURN(std::optional<TensorView> view, OptionalInput(name));
-  if (!view) return InvalidArgError("input '", name, "' is missing");
-  return std::move(*view);
-}
-
 Result<size_t> RequestTensors::ElementsPerRow(const TensorView& view, size_t num_elements) const {
   const auto rows = static_cast<size_t>(batch_size_);
   if (rows == 0 || num_elements % rows != 0) {
@@ -40,6 +34,13 @@ Result<size_t> RequestTensors::ElementsPerRow(const TensorView& view, size_t num
                            " elements, got shape ", ToString(view.shape()));
   }
   return num_elements / rows;
+}
+
+Status RequestTensors::CheckOnePerRow(const TensorView& view, size_t num_elements,
+                                      const char* noun) const {
+  if (static_cast<int64_t>(num_elements) == batch_size_) return {};
+  return InvalidArgError("input '", view.name(), "': expected 1 ", noun, " per row, got shape ",
+                         ToString(view.shape()));
 }
 
 bool RequestTensors::IsRequestedOutput(const char* name) {

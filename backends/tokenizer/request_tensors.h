@@ -28,10 +28,12 @@ class RequestTensors {
   // Returns the input, or nothing if the client did not send it. INVALID_ARG if its first dimension
   // is not the batch size.
   Result<std::optional<TensorView>> OptionalInput(const char* name) const;
-  Result<TensorView> RequiredInput(const char* name) const;
   // Returns the number of elements per batch row. INVALID_ARG if `num_elements` is not a multiple
   // of the batch size.
   Result<size_t> ElementsPerRow(const TensorView& view, size_t num_elements) const;
+
+  // INVALID_ARG if an input does not have one element for each batch row. `noun`: of an element.
+  Status CheckOnePerRow(const TensorView& view, size_t num_elements, const char* noun) const;
 
   bool IsRequestedOutput(const char* name);
   // Writes an output. `dims` excludes the batch dimension. Does nothing if the output is not
