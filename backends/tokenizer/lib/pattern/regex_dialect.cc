@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "backends/tokenizer/lib/pattern/char_sets.h"
@@ -289,6 +290,24 @@ class PcreTranslator {
     return set;
   }
 
+  // Joins the parts of a class before an operator with the part behind it. The first part has none.
+  static void ApplySetOperation(char operation, CodePointSet part, CodePointSet& whole) {
+    if (operation == '&') {
+      whole.Intersect(part);
+    } else if (operation == '-') {
+      part.Complement();
+      whole.Intersect(part);
+    } else if (operation == '~') {
+      CodePointSet both = whole;
+      both.Intersect(part);
+      both.Complement();
+      whole.Add(part);
+      whole.Intersect(both);
+    } else {
+      whole = std::move(part);
+    }
+  }
+
   // Evaluates a class that contains classes, complements, or operators such as "&&", which bind
   // weaker than union.
   Result<CodePointSet> ClassOfSets(int depth) {
@@ -299,28 +318,15 @@ class PcreTranslator {
     if (Next("]")) return Refuse("']' as a class's first character");
     CodePointSet whole, part;
     char operation = '\0';  // operator between the current part and the preceding ones
-    std::string items;
+    std::string items;      // plain members of the current part
     if (const size_t hyphens = LeadingHyphens(); hyphens > 0) {
       items = "\\-";
       at_ += hyphens;
     }
     const auto end_part = [&]() -> Status {
-      NEREID_ASSIGN_OR_RETURN(const CodePointSet plain, SetOf(std::move(items)));
-      items.clear();
+      NEREID_ASSIGN_OR_RETURN(const CodePointSet plain, SetOf(std::exchange(items, {})));
       part.Add(plain);
-      if (operation == '\0') whole = part;
-      if (operation == '&') whole.Intersect(part);
-      if (operation == '~') {
-        CodePointSet both = whole;
-        both.Intersect(part);
-        whole.Add(part);
-        part = std::move(both);
-      }
-      if (operation == '-' || operation == '~') {
-        part.Complement();
-        whole.Intersect(part);
-      }
-      part = {};
+      ApplySetOperation(operation, std::exchange(part, {}), whole);
       return {};
     };
     while (at_ < in_.size() && in_[at_] != ']') {
