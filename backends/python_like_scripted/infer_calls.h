@@ -3,12 +3,11 @@
 // memory. A call outlives its session if the model takes longer than the worker lives.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <mutex>
-#include <unordered_map>
+#include <vector>
 
+#include "backends/python_like_scripted/infer_call.h"
 #include "backends/python_like_scripted/marshal.h"
 #include "backends/python_like_scripted/open_requests.h"
 #include "backends/python_like_scripted/worker.h"
@@ -16,7 +15,6 @@
 
 namespace nereid::python {
 
-class InferCall;
 struct PackedCall;
 
 class InferCalls {
@@ -36,21 +34,16 @@ class InferCalls {
   void CancelAll();
 
  private:
-  // The calls in flight. Each removes itself when it ends.
-  struct Table {
-    std::atomic<int> num_full{0};  // calls whose models wait until their responses are read
-    std::mutex mutex;              // guards calls
-    std::unordered_map<int64_t, std::shared_ptr<InferCall>> calls;
-  };
-  friend class InferCall;
-
+  // The call in flight with this number, or null.
+  std::shared_ptr<InferCall> Find(int64_t number) const;
+  std::vector<std::shared_ptr<InferCall>> All() const;
   Status Send(const PackedCall& packed, InferCall& call);
   TRITONSERVER_InferenceTrace* ChildTrace(uint64_t request_key);
 
   const Server server_;
   OpenRequests& open_;
   const std::shared_ptr<Worker> worker_;
-  const std::shared_ptr<Table> table_ = std::make_shared<Table>();
+  const std::shared_ptr<InferCallTable> table_ = std::make_shared<InferCallTable>();
 };
 
 }  // namespace nereid::python
