@@ -17,6 +17,7 @@
 #include "host/core/backend/backend_search.h"
 #include "host/core/backend/plugin.h"
 #include "host/core/config/repository_layout.h"
+#include "host/core/core_model_loader.h"
 #include "host/core/model/core_services.h"
 #include "host/core/model/model.h"
 #include "host/core/observe/log.h"
@@ -72,46 +73,6 @@ class ControlCallScope {
 
  private:
   std::atomic<unsigned>& count_;
-};
-
-// Implements the interface of the lifecycle with model/.
-class CoreModelLoader final : public ModelLoader {
- public:
-  CoreModelLoader(CoreServices* services, const ModelTable* models)
-      : services_(services), models_(models) {}
-
-  Result<std::shared_ptr<Model>> Load(ModelLoadRequest request) override {
-    ModelLoadSpec spec;
-    spec.model_dir = std::move(request.model_path);
-    spec.version = request.version;
-    spec.name_space = NamespaceOf(request.name);
-    spec.config = std::move(request.config);
-    spec.on_destroyed = [lifetime = std::move(request.lifetime)]() mutable { lifetime.reset(); };
-    spec.step_labels = [this](const EnsembleStep& step, const std::string& output) {
-      return LabelsOfStep(step, output);
-    };
-    return Model::Load(std::move(spec), *services_);
-  }
-
-  Status UpdateInstances(Model* model, const ModelConfig& config) override {
-    return model->UpdateInstances(config);
-  }
-
- private:
-  std::vector<std::string> LabelsOfStep(const EnsembleStep& step, const std::string& output) const {
-    const std::string& space = step.model_namespace;
-    const auto model =
-        models_->Find(space.empty() ? step.model_name : QualifiedName(space, step.model_name),
-                      step.model_version);
-    if (!model.ok()) return {};
-    const RequestSchema& schema = (*model)->schema();
-    const int index = schema.FindOutput(output);
-    if (index < 0) return {};
-    return schema.outputs[static_cast<size_t>(index)].labels;
-  }
-
-  CoreServices* const services_;
-  const ModelTable* const models_;
 };
 
 // Directories searched for plug-ins: the configured one, then the one installed next to this
