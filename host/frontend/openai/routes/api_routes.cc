@@ -5,7 +5,7 @@
 
 #include "host/frontend/http/request_access.h"
 #include "host/frontend/openai/fields/field_table.h"
-#include "host/frontend/openai/routes/messages.h"
+#include "host/frontend/openai/routes/messages_format.h"
 #include "host/frontend/openai/routes/route_support.h"
 
 namespace nereid::openai {

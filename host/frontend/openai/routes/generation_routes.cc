@@ -9,7 +9,9 @@
 #include "host/frontend/openai/routes/completions.h"
 #include "host/frontend/openai/routes/generation_fields.h"
 #include "host/frontend/openai/routes/messages.h"
+#include "host/frontend/openai/routes/messages_format.h"
 #include "host/frontend/openai/routes/rendering.h"
+#include "host/frontend/openai/routes/response_format.h"
 #include "host/frontend/openai/routes/responses.h"
 #include "host/frontend/openai/routes/route_support.h"
 

@@ -2,11 +2,8 @@
 // turned into a chat's (chat_completions.h), so that the same code reads both. [one thread]
 #pragma once
 
-#include <memory>
 #include <string>
 
-#include "host/frontend/openai/calls/answers.h"
-#include "host/frontend/openai/fields/api_error.h"
 #include "host/frontend/openai/fields/parsed_body.h"
 #include "nereid/status.h"
 
@@ -16,10 +13,5 @@ namespace nereid::openai {
 // to count tokens has no max_tokens. `limits_reasoning`: the model has the input that a
 // `thinking.budget_tokens` needs, which has no effect otherwise.
 Result<std::string> ChatOfMessages(ParsedBody& body, bool counts_tokens, bool limits_reasoning);
-
-std::unique_ptr<AnswerFormat> NewMessagesFormat();
-
-// {"type": "error", ...}
-std::string MessagesErrorJson(const ApiError& error);
 
 }  // namespace nereid::openai

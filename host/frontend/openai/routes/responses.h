@@ -2,12 +2,9 @@
 // turned into a chat's (chat_completions.h), so that the same code reads both. [one thread]
 #pragma once
 
-#include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 
-#include "host/frontend/openai/calls/answers.h"
 #include "host/frontend/openai/fields/parsed_body.h"
 #include "nereid/status.h"
 
@@ -23,11 +20,5 @@ struct ResponseChat {
 // `body` has been checked by ParsedBody::Read. `earlier_items` is the conversation that the request
 // continues (StoredResponse::items), or empty.
 Result<ResponseChat> ChatOfResponse(ParsedBody& body, std::string_view earlier_items);
-
-// Gets the response's JSON and the conversation with the answer.
-using StoreResponse = std::function<void(const std::string& json, std::string items)>;
-
-// `store` is called when the answer is complete; null: it is not stored.
-std::unique_ptr<AnswerFormat> NewResponseFormat(ResponseChat request, StoreResponse store);
 
 }  // namespace nereid::openai

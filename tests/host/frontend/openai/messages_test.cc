@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "host/frontend/openai/routes/messages_format.h"
+
 namespace nereid::openai {
 namespace {
 

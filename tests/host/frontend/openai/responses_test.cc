@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "host/frontend/openai/calls/response_store.h"
+#include "host/frontend/openai/routes/response_format.h"
 
 namespace nereid::openai {
 namespace {
