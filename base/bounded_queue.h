@@ -1,7 +1,6 @@
 // A queue with a fixed capacity for many producer and many consumer threads. [any thread]
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
@@ -44,14 +43,12 @@ class BoundedQueue {
   std::optional<T> Pop() {
     std::unique_lock lock(mutex_);
     readable_.wait(lock, [this] { return closed_ || !items_.empty(); });
-    return TakeFront(lock);
-  }
-
-  // Like Pop, but also returns nullopt if no item arrived before `deadline`.
-  std::optional<T> PopUntil(std::chrono::steady_clock::time_point deadline) {
-    std::unique_lock lock(mutex_);
-    readable_.wait_until(lock, deadline, [this] { return closed_ || !items_.empty(); });
-    return TakeFront(lock);
+    if (items_.empty()) return std::nullopt;
+    std::optional<T> item(std::move(items_.front()));
+    items_.pop_front();
+    lock.unlock();
+    writable_.notify_one();
+    return item;
   }
 
   // Accepts no more items. Items in the queue can still be popped.
@@ -70,15 +67,6 @@ class BoundedQueue {
   }
 
  private:
-  std::optional<T> TakeFront(std::unique_lock<std::mutex>& lock) {
-    if (items_.empty()) return std::nullopt;
-    std::optional<T> item(std::move(items_.front()));
-    items_.pop_front();
-    lock.unlock();
-    writable_.notify_one();
-    return item;
-  }
-
   const size_t capacity_;
   mutable std::mutex mutex_;  // guards items_ and closed_
   std::condition_variable readable_;

@@ -71,7 +71,6 @@ class EventLoop {
   void ExpectInput() { expects_input_ = true; }
 
   event_base* base() { return base_; }
-  bool IsThisThread() const { return std::this_thread::get_id() == thread_.get_id(); }
 
  private:
   EventLoop() = default;

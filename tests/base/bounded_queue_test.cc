@@ -30,11 +30,6 @@ TEST(BoundedQueueTest, CanBeDrainedAfterClosing) {
   EXPECT_EQ(queue.Pop(), std::nullopt);
 }
 
-TEST(BoundedQueueTest, PopUntilReturnsAtTheDeadline) {
-  BoundedQueue<int> queue(1);
-  EXPECT_EQ(queue.PopUntil(std::chrono::steady_clock::now()), std::nullopt);
-}
-
 TEST(BoundedQueueTest, DeliversEveryItemToExactlyOneConsumer) {
   BoundedQueue<int> queue(3);
   std::vector<std::vector<int>> taken(3);

@@ -257,9 +257,4 @@ void AppendUtf8(uint32_t code_point, std::string& out) {
   for (int i = num - 2; i >= 0; --i) out += static_cast<char>(0x80 | (code_point >> 6 * i & 0x3F));
 }
 
-size_t NumCodePoints(std::string_view text) {
-  return static_cast<size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; }));
-}
-
 }  // namespace nereid::llm::grammar

@@ -76,6 +76,5 @@ RegexId SpellText(RegexPool& pool, std::string_view text, Spelling spelling);
 uint32_t ReadUtf8(std::string_view text, size_t& pos);
 bool IsUtf8(std::string_view text);
 void AppendUtf8(uint32_t code_point, std::string& out);
-size_t NumCodePoints(std::string_view text);
 
 }  // namespace nereid::llm::grammar

@@ -28,7 +28,6 @@ struct TokenTrie {
   std::vector<Node> nodes;
   size_t max_depth = 0;
 
-  bool HasChildren(uint32_t node) const { return nodes[node].end > node + 1; }
   // A token whose bytes begin with the path to `node`.
   int32_t TokenBelow(uint32_t node) const {
     while (nodes[node].token < 0) ++node;

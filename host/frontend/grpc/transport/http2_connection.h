@@ -99,7 +99,6 @@ class Http2Connection final : private net::LoopTask {
   template <typename Work>
   void CloseIfOutOfMemory(const Work& work);
   void RunOnLoop() override;  // runs the flush that FlushSoon scheduled
-  Status OpenSession();
   void OnReadable();
   ssize_t Receive(char* data, size_t size);
   void Flush();

@@ -110,7 +110,6 @@ class HttpConnection {
   void BeginDrain();
   // From now on connections kept open for sequences accept no further request either.
   void EndDrain();
-  bool has_request() const { return state_ == State::kRunning; }
 
  private:
   // kHead -> kBody -> kRunning -> kHead; any -> kFlushing -> kLingering -> kClosed; any -> kClosed.
