@@ -53,20 +53,20 @@ int DefaultNumLoops() {
 
 Result<std::unique_ptr<SocketServer>> SocketServer::Open(const SocketServerOptions& options) {
   NEREID_ASSIGN_OR_RETURN(Listener listener, Listener::Open(options.address));
-  std::unique_ptr<SocketServer> port(new SocketServer(std::move(listener), options.loop_name));
+  std::unique_ptr<SocketServer> server(new SocketServer(std::move(listener), options.loop_name));
   for (int i = 0; i < options.num_loops; ++i) {
     NEREID_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Create());
-    port->loops_.push_back(std::move(loop));
+    server->loops_.push_back(std::move(loop));
   }
-  port->num_open_ = std::vector<std::atomic<size_t>>(port->loops_.size());
-  port->accept_event_ = event_new(port->loops_.front()->base(), port->listener_.fd(),
-                                  EV_READ | EV_PERSIST, &OnAcceptEvent, port.get());
-  port->accept_pause_event_ =
-      event_new(port->loops_.front()->base(), -1, 0, &OnAcceptPauseEnd, port.get());
-  if (port->accept_event_ == nullptr || port->accept_pause_event_ == nullptr) {
+  server->num_open_ = std::vector<std::atomic<size_t>>(server->loops_.size());
+  server->accept_event_ = event_new(server->loops_.front()->base(), server->listener_.fd(),
+                                    EV_READ | EV_PERSIST, &OnAcceptEvent, server.get());
+  server->accept_pause_event_ =
+      event_new(server->loops_.front()->base(), -1, 0, &OnAcceptPauseEnd, server.get());
+  if (server->accept_event_ == nullptr || server->accept_pause_event_ == nullptr) {
     return InternalError("listener: cannot allocate its event");
   }
-  return port;
+  return server;
 }
 
 SocketServer::~SocketServer() {
@@ -165,9 +165,10 @@ void SocketServer::AddConnection(size_t index, int fd) {
 // take turns on one core. If they were spread out, a loop and a client on two cores could keep each
 // other busy for whole time slices while the other pair waits for those cores.
 size_t SocketServer::ChooseLoop(int fd) const {
-  // Maximum lead of the preferred loop, in connections. With many cores the connections are spread
-  // evenly instead.
-  const size_t max_lead = std::max<size_t>(16 / loops_.size(), 1);
+  // How many connections the preferred loop may have more than others. With many loops the
+  // connections are spread evenly instead.
+  constexpr size_t kSumOfMaxLeads = 16;  // of all loops
+  const size_t max_lead = std::max<size_t>(kSumOfMaxLeads / loops_.size(), 1);
   const auto fewest = std::min_element(num_open_.begin(), num_open_.end());
   const int core = CoreOfLocalClient(fd);
   if (core >= 0) {
