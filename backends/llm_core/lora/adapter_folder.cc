@@ -1,3 +1,4 @@
+// Compares inode, size and time of the files of each adapter with those of the scan before.
 #include "backends/llm_core/lora/adapter_folder.h"
 
 #include <sys/stat.h>

@@ -1,3 +1,4 @@
+// Splits the list at commas and each entry at its first equals sign.
 #include "backends/llm_core/lora/adapter_list.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Reads files without the lock, so that requests find their adapters meanwhile.
 #include "backends/llm_core/lora/adapter_registry.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Copies matrices into the memory of an adapter, and refuses numbers that are not finite.
 #include "backends/llm_core/lora/lora_adapter.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Turns the rows of TensorRT-LLM's two tensors into matrices, and forgets the least recently used.
 #include "backends/llm_core/lora/task_adapters.h"
 
 #include <algorithm>
