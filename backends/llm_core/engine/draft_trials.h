@@ -1,7 +1,19 @@
 // Decides when a drafter whose drafts have not paid is tried again, and when a trial ends. Needed
-// for drafters whose acceptance is measured only by verifying drafts. A drafter that reads hidden
-// states rests between its trials: the states are read of a few sequences only, in the last steps
-// before a trial. [engine thread]
+// for drafters whose acceptance is measured only by verifying drafts.
+//
+// A trial verifies a few drafts of a few sequences. After one in vain, nothing is tried for a
+// number of plain steps (steps without drafts), which doubles up to a limit with each further one.
+//
+// Hidden states cost time even where no draft follows: a step that returns them cannot overlap with
+// the next one. So a drafter that reads them rests while its drafts do not pay:
+//
+//   drafting -> resting   after some plain steps in a row, sooner if the states delayed them
+//   resting  -> reading   when a trial is due: states of a few sequences are read for some steps
+//   reading  -> trial     then drafts of these sequences are verified
+//   trial    -> drafting  if drafts pay: the states of all sequences are read again
+//   trial    -> resting   otherwise
+//
+// [engine thread]
 #pragma once
 
 #include <cstddef>
