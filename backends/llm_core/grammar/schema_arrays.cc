@@ -179,8 +179,10 @@ Status SchemaBuilder::AddItemValues(const Shape& shape, ItemValues& item) {
     NEREID_ASSIGN_OR_RETURN(regex, Scalar(shape));
     regex = pool_.Intersection({any_name_, regex});
   } else {
-    for (const char* text : {"null", "true", "false"}) {
-      if ((text[0] == 'n') == (shape.type == JsonType::kNull)) item.values.insert(text);
+    if (shape.type == JsonType::kNull) {
+      item.values.insert("null");
+    } else {
+      item.values.insert({"true", "false"});
     }
     NEREID_ASSIGN_OR_RETURN(regex, Scalar(shape));
   }

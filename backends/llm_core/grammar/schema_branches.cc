@@ -26,25 +26,9 @@ Status ShapeReader::ApplyBranches(const Json& schema, const char* keyword, const
     return Fault(schema, keyword, ": must be an array that is not empty");
   }
   NEREID_RETURN_IF_ERROR(document_.Spend(10 * state.shapes.size()));
-  // Which branches are valid matters for what they evaluate: each set of them is an alternative.
-  if (keyword[0] == 'a' && num_scopes_ > 0 && negations_ == 0) {
-    std::vector<std::pair<State, bool>> sets{{std::move(state), false}};
-    for (const Json& branch : branches) {
-      for (size_t i = 0, num = sets.size(); i < num; ++i) {
-        State inside = sets[i].first;
-        NEREID_RETURN_IF_ERROR(document_.Spend(10 * inside.shapes.size()));
-        NEREID_RETURN_IF_ERROR(Apply(branch, inside, depth + 1));
-        if (!inside.shapes.empty()) sets.emplace_back(std::move(inside), true);
-        if (num_failing_scopes_ == 0) continue;
-        NEREID_RETURN_IF_ERROR(ApplyNot(schema, branch, sets[i].first, depth + 1));
-      }
-      if (sets.size() > kMaxShapes) return TooMany(schema, keyword);
-    }
-    state = {};
-    for (auto& [inside, has_branch] : sets) {
-      if (has_branch) Append(std::move(inside.shapes), state.shapes);
-    }
-    return state.shapes.size() > kMaxShapes ? TooMany(schema, keyword) : Status::Ok();
+  const bool is_any_of = std::string_view(keyword) == "anyOf";
+  if (is_any_of && num_scopes_ > 0 && negations_ == 0) {
+    return ApplySetsOfBranches(schema, branches, state, depth);
   }
   std::vector<Shapes> all;
   size_t num_shapes = 0;
@@ -60,20 +44,49 @@ Status ShapeReader::ApplyBranches(const Json& schema, const char* keyword, const
   for (size_t i = 0; i < all.size(); ++i) {
     for (const Shape& shape : all[i]) {
       State inside{{shape}, state.applied};
-      // With oneOf, what other branches hold as well is cut out.
-      for (size_t j = 0; keyword[0] == 'o' && j < all.size() && !inside.shapes.empty(); ++j) {
-        if (j == i) continue;
-        bool is_disjoint = true;
-        for (const Shape& other : all[j]) {
-          NEREID_ASSIGN_OR_RETURN(is_disjoint, document_.AreDisjoint(shape, other, 0));
-          if (!is_disjoint) break;
-        }
-        if (is_disjoint) continue;
-        NEREID_RETURN_IF_ERROR(ApplyNot(schema, branches[j], inside, depth + 1));
+      if (!is_any_of) {
+        NEREID_RETURN_IF_ERROR(CutOutOthers(schema, branches, all, i, shape, inside, depth));
       }
       Append(std::move(inside.shapes), state.shapes);
       if (state.shapes.size() > kMaxShapes) return TooMany(schema, keyword);
     }
+  }
+  return Status::Ok();
+}
+
+Status ShapeReader::ApplySetsOfBranches(const Json& schema, const Json& branches, State& state,
+                                        int depth) {
+  std::vector<std::pair<State, bool>> sets{{std::move(state), false}};
+  for (const Json& branch : branches) {
+    for (size_t i = 0, num = sets.size(); i < num; ++i) {
+      State inside = sets[i].first;
+      NEREID_RETURN_IF_ERROR(document_.Spend(10 * inside.shapes.size()));
+      NEREID_RETURN_IF_ERROR(Apply(branch, inside, depth + 1));
+      if (!inside.shapes.empty()) sets.emplace_back(std::move(inside), true);
+      if (num_failing_scopes_ == 0) continue;
+      NEREID_RETURN_IF_ERROR(ApplyNot(schema, branch, sets[i].first, depth + 1));
+    }
+    if (sets.size() > kMaxShapes) return TooMany(schema, "anyOf");
+  }
+  state = {};
+  for (auto& [inside, has_branch] : sets) {
+    if (has_branch) Append(std::move(inside.shapes), state.shapes);
+  }
+  return state.shapes.size() > kMaxShapes ? TooMany(schema, "anyOf") : Status::Ok();
+}
+
+Status ShapeReader::CutOutOthers(const Json& schema, const Json& branches,
+                                 const std::vector<Shapes>& all, size_t own, const Shape& shape,
+                                 State& inside, int depth) {
+  for (size_t other = 0; other < all.size() && !inside.shapes.empty(); ++other) {
+    if (other == own) continue;
+    bool is_disjoint = true;
+    for (const Shape& each : all[other]) {
+      NEREID_ASSIGN_OR_RETURN(is_disjoint, document_.AreDisjoint(shape, each, 0));
+      if (!is_disjoint) break;
+    }
+    if (is_disjoint) continue;
+    NEREID_RETURN_IF_ERROR(ApplyNot(schema, branches[other], inside, depth + 1));
   }
   return Status::Ok();
 }

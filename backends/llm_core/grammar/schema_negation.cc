@@ -81,33 +81,31 @@ Status SchemaFailures::CollectValues() {
     NEREID_RETURN_IF_ERROR(Either(
         [&](ShapeReader::State& inside) { return reader_.ApplyOtherTypes(negated_, inside); }));
   }
-  for (const char* keyword : {"const", "enum"}) {
-    const Json* given = Find(keyword);
-    if (given == nullptr) continue;
-    NEREID_RETURN_IF_ERROR(Either([&](ShapeReader::State& inside) -> Status {
-      if (keyword[0] == 'c') return reader_.Exclude(*given, inside);
-      if (!given->is_array()) return Fault("enum", "must be an array");
-      for (const Json& each : *given) NEREID_RETURN_IF_ERROR(reader_.Exclude(each, inside));
-      return Status::Ok();
-    }));
+  if (const Json* value = Find("const")) {
+    NEREID_RETURN_IF_ERROR(
+        Either([&](ShapeReader::State& inside) { return reader_.Exclude(*value, inside); }));
   }
-  return Status::Ok();
+  const Json* values = Find("enum");
+  if (values == nullptr) return Status::Ok();
+  return Either([&](ShapeReader::State& inside) -> Status {
+    if (!values->is_array()) return Fault("enum", "must be an array");
+    for (const Json& each : *values) NEREID_RETURN_IF_ERROR(reader_.Exclude(each, inside));
+    return Status::Ok();
+  });
 }
 
 Status SchemaFailures::CollectNumbers() {
-  for (const char* keyword : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
-    const Json* given = Find(keyword);
+  for (const BoundKeyword& keyword : kBoundKeywords) {
+    const Json* given = Find(keyword.name);
     if (given == nullptr || given->is_boolean()) continue;
-    const std::optional<Decimal> value = Decimal::Of(*given);
-    const bool is_min = std::string_view(keyword).ends_with("inimum");
-    const Json* old = Find(is_min ? "exclusiveMinimum" : "exclusiveMaximum");
-    const bool is_exclusive =
-        keyword[0] == 'e' || (old != nullptr && old->is_boolean() && old->get<bool>());
+    const std::optional<Decimal> value = BoundOf(*given);
+    const Json* flag = keyword.draft4_flag == nullptr ? nullptr : Find(keyword.draft4_flag);
+    const bool is_exclusive = keyword.is_exclusive || (flag != nullptr && *flag == true);
     NEREID_RETURN_IF_ERROR(OfType(JsonType::kNumber, [&](Shape& shape) {
-      if (!value || (given->is_number_float() && value->integer.size() > 15)) {
-        return reader_.RefuseShape(negated_, keyword, "the bound is too large", shape);
+      if (!value) {
+        return reader_.RefuseShape(negated_, keyword.name, "the bound is too large", shape);
       }
-      (is_min ? shape.number.max : shape.number.min).push_back({*value, !is_exclusive});
+      (keyword.is_min ? shape.number.max : shape.number.min).push_back({*value, !is_exclusive});
     }));
   }
   return Status::Ok();
@@ -139,17 +137,18 @@ Status SchemaFailures::CollectMultiples() {
 }
 
 Status SchemaFailures::CollectStrings() {
-  for (const char* keyword : {"pattern", "format"}) {
-    const Json* given = Find(keyword);
-    if (given == nullptr || !given->is_string()) continue;
-    const std::string text = given->get<std::string>();
-    if (keyword[0] == 'f' && PatternOfFormat(text).empty()) continue;  // an annotation
+  const Json* pattern = Find("pattern");
+  if (pattern != nullptr && pattern->is_string()) {
     NEREID_RETURN_IF_ERROR(OfType(JsonType::kString, [&](Shape& shape) {
-      (keyword[0] == 'f' ? shape.string.excluded_formats : shape.string.excluded_patterns)
-          .push_back(text);
+      shape.string.excluded_patterns.push_back(pattern->get<std::string>());
     }));
   }
-  return Status::Ok();
+  const Json* format = Find("format");
+  if (format == nullptr || !format->is_string()) return Status::Ok();
+  const std::string name = format->get<std::string>();
+  if (PatternOfFormat(name).empty()) return Status::Ok();  // an annotation
+  return OfType(JsonType::kString,
+                [&](Shape& shape) { shape.string.excluded_formats.push_back(name); });
 }
 
 Status SchemaFailures::CollectUnique() {

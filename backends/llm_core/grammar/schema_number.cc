@@ -11,6 +11,7 @@ namespace nereid::llm::grammar {
 namespace {
 
 constexpr int kMaxDigits = 300;
+constexpr int kExactDigits = 15;  // of a double
 
 RegexId Digits(RegexPool& pool, char first, char last) {
   return first > last
@@ -119,7 +120,6 @@ bool AbsLess(const Decimal& x, const Decimal& y) {
 // reach, nor to another multiple: 15 digits are exact. Where the only such bound is 0, a number
 // must not be so small that it is read as 0.
 int MaxDigits(const NumberRange& range) {
-  constexpr int kExactDigits = 15;
   if (range.is_integer) return RegexPool::kUnlimited;
   if (range.is_fraction || !range.multiples.empty() || !range.no_multiples.empty() ||
       !range.excluded.empty()) {
@@ -222,6 +222,12 @@ std::optional<Decimal> Decimal::Of(const nlohmann::ordered_json& number) {
   decimal.fraction.erase(decimal.fraction.find_last_not_of('0') + 1);
   if (decimal.IsZero()) decimal.is_negative = false;
   return decimal;
+}
+
+std::optional<Decimal> BoundOf(const nlohmann::ordered_json& number) {
+  std::optional<Decimal> value = Decimal::Of(number);
+  if (value && number.is_number_float() && value->integer.size() > kExactDigits) return {};
+  return value;
 }
 
 bool operator<(const Decimal& x, const Decimal& y) {

@@ -55,6 +55,21 @@ struct NumberRange {
   RegexId Regex(RegexPool& pool) const;
 };
 
+// A keyword of a schema that bounds numbers.
+struct BoundKeyword {
+  const char* name;
+  bool is_min;
+  bool is_exclusive;
+  // In draft 4, this keyword is a boolean that makes `name` exclusive.
+  const char* draft4_flag;
+};
+inline constexpr BoundKeyword kBoundKeywords[] = {{"minimum", true, false, "exclusiveMinimum"},
+                                                  {"maximum", false, false, "exclusiveMaximum"},
+                                                  {"exclusiveMinimum", true, true, nullptr},
+                                                  {"exclusiveMaximum", false, true, nullptr}};
+// The number of a bound. Nothing if it is too large to be exact: see Decimal::Of.
+std::optional<Decimal> BoundOf(const nlohmann::ordered_json& number);
+
 // The texts of one number, without exponent: 1, 1.0, 1.00 and so on.
 RegexId SpellNumber(RegexPool& pool, const Decimal& value);
 

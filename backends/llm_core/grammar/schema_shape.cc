@@ -138,55 +138,51 @@ Status ShapeReader::ApplyType(const Json& schema, State& state) {
 }
 
 Status ShapeReader::ApplyValues(const Json& schema, State& state) {
-  for (const char* keyword : {"const", "enum"}) {
-    const Json* given = Find(schema, keyword);
-    if (given == nullptr) continue;
-    std::vector<const Json*> values;
-    if (keyword[0] == 'c') {
-      values.push_back(given);
-    } else {
-      if (!given->is_array()) return Fault(schema, "enum: must be an array");
-      for (const Json& each : *given) values.push_back(&each);
-    }
-    if (values.size() > kMaxValues) return Fault(schema, "enum: too many values");
-    NEREID_RETURN_IF_ERROR(document_.Spend(values.size()));
-    for (Shape& shape : state.shapes) {
-      std::vector<const Json*> own;
-      for (const Json* each : values) {
-        if (TypeOf(*each) != shape.type) continue;
-        if (shape.values) {
-          NEREID_RETURN_IF_ERROR(document_.Spend(shape.values->size()));
-          if (std::none_of(shape.values->begin(), shape.values->end(),
-                           [&](const Json* other) { return JsonEqual(*each, *other); })) {
-            continue;
-          }
-        }
-        own.push_back(each);
-      }
-      shape.values = std::move(own);
-    }
-    std::erase_if(state.shapes, [](const Shape& shape) { return shape.values->empty(); });
+  if (const Json* value = Find(schema, "const")) {
+    NEREID_RETURN_IF_ERROR(KeepValues({value}, state));
   }
+  const Json* given = Find(schema, "enum");
+  if (given == nullptr) return Status::Ok();
+  if (!given->is_array()) return Fault(schema, "enum: must be an array");
+  if (given->size() > kMaxValues) return Fault(schema, "enum: too many values");
+  std::vector<const Json*> values;
+  for (const Json& each : *given) values.push_back(&each);
+  return KeepValues(values, state);
+}
+
+Status ShapeReader::KeepValues(const std::vector<const Json*>& values, State& state) {
+  NEREID_RETURN_IF_ERROR(document_.Spend(values.size()));
+  for (Shape& shape : state.shapes) {
+    std::vector<const Json*> kept;
+    for (const Json* each : values) {
+      if (TypeOf(*each) != shape.type) continue;
+      if (shape.values) {
+        NEREID_RETURN_IF_ERROR(document_.Spend(shape.values->size()));
+        const auto is_equal = [&](const Json* other) { return JsonEqual(*each, *other); };
+        if (std::none_of(shape.values->begin(), shape.values->end(), is_equal)) continue;
+      }
+      kept.push_back(each);
+    }
+    shape.values = std::move(kept);
+  }
+  std::erase_if(state.shapes, [](const Shape& shape) { return shape.values->empty(); });
   return Status::Ok();
 }
 
 Status ShapeReader::ApplyNumber(const Json& schema, State& state) {
-  for (const char* keyword : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
-    const Json* given = Find(schema, keyword);
+  for (const BoundKeyword& keyword : kBoundKeywords) {
+    const Json* given = Find(schema, keyword.name);
     if (given == nullptr || given->is_boolean()) continue;
-    if (!given->is_number()) return Fault(schema, keyword, ": must be a number");
-    const std::optional<Decimal> value = Decimal::Of(*given);
-    if (!value || (given->is_number_float() && value->integer.size() > 15)) {
-      Refuse(schema, keyword, "the bound is too large", JsonType::kNumber, state);
+    if (!given->is_number()) return Fault(schema, keyword.name, ": must be a number");
+    const std::optional<Decimal> value = BoundOf(*given);
+    if (!value) {
+      Refuse(schema, keyword.name, "the bound is too large", JsonType::kNumber, state);
       continue;
     }
-    const bool is_min = std::string_view(keyword).ends_with("inimum");
-    // In draft 4, exclusiveMinimum is a boolean beside minimum.
-    const Json* old = Find(schema, is_min ? "exclusiveMinimum" : "exclusiveMaximum");
-    const bool is_exclusive =
-        keyword[0] == 'e' || (old != nullptr && old->is_boolean() && old->get<bool>());
+    const Json* flag = keyword.draft4_flag == nullptr ? nullptr : Find(schema, keyword.draft4_flag);
+    const bool is_exclusive = keyword.is_exclusive || (flag != nullptr && *flag == true);
     ForType(JsonType::kNumber, state, [&](Shape& shape) {
-      (is_min ? shape.number.min : shape.number.max).push_back({*value, is_exclusive});
+      (keyword.is_min ? shape.number.min : shape.number.max).push_back({*value, is_exclusive});
     });
   }
   const Json* multiple = Find(schema, "multipleOf");

@@ -69,6 +69,8 @@ class ShapeReader {
   Status ApplyKeywords(const Json& schema, State& state, int depth);
   Status ApplyType(const Json& schema, State& state);
   Status ApplyValues(const Json& schema, State& state);
+  // Leaves these values of the shapes.
+  Status KeepValues(const std::vector<const Json*>& values, State& state);
   Status ApplyNumber(const Json& schema, State& state);
   Status ApplyString(const Json& schema, State& state);
   Status ApplyArray(const Json& schema, State& state);
@@ -96,6 +98,13 @@ class ShapeReader {
   // The values that fit a branch of anyOf, or exactly one of oneOf.
   Status ApplyBranches(const Json& schema, const char* keyword, const Json& branches, State& state,
                        int depth);
+  // The part for anyOf where it matters what the valid branches evaluate: each set of branches is
+  // an alternative.
+  Status ApplySetsOfBranches(const Json& schema, const Json& branches, State& state, int depth);
+  // The part for oneOf: removes from `inside`, which has `shape` of the branch `own`, what fits
+  // another branch as well. `all`: the shapes of each branch.
+  Status CutOutOthers(const Json& schema, const Json& branches, const std::vector<Shapes>& all,
+                      size_t own, const Shape& shape, State& inside, int depth);
 
   // A count such as minLength: absent, or a whole number.
   Status ReadCount(const Json& schema, const char* keyword, std::optional<uint64_t>& count);
