@@ -89,6 +89,7 @@ void Eagle3Drafter::Observe(std::unique_ptr<DrafterState>& owned, int32_t first_
   int32_t num_new = rows.num_rows - known;
   const int32_t num_kept = static_cast<int32_t>(state.kept().size());
   if (num_kept + num_new > kMostKept || num_new > head_->pool()->num_free()) {
+    // Only the newest rows are kept, for which those kept so far make room.
     const int32_t end = next + num_new;
     state.Restart(end);
     const int32_t num_left = std::min({num_new, kMostKept, head_->pool()->num_free()});
