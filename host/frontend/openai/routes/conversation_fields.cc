@@ -134,6 +134,75 @@ class MessageReader {
   size_t num_messages_ = 0;
 };
 
+// A JSON object of variables of the chat template.
+class VariableWriter {
+ public:
+  // `value` is JSON.
+  void Add(std::string_view name, std::string_view value) {
+    names_.emplace_back(name);
+    json_ += json_.empty() ? "{" : ",";
+    http::AppendJsonString(json_, name);
+    json_ += ':';
+    json_ += value;
+  }
+  bool Has(std::string_view name) const {
+    return std::find(names_.begin(), names_.end(), name) != names_.end();
+  }
+  // Empty without variables.
+  std::string Take() { return json_.empty() ? std::string() : std::move(json_) + '}'; }
+
+ private:
+  std::string json_;
+  std::vector<std::string> names_;
+};
+
+// Whether the prompt ends within the last message, or behind what begins the next one.
+Status AddPromptEnd(ParsedBody& body, VariableWriter& variables) {
+  const FieldValue* const prompt = body.Find("add_generation_prompt");
+  if (body.BoolOr("continue_final_message", false)) {
+    if (prompt != nullptr && prompt->boolean) {
+      return body.Refuse("continue_final_message", "invalid_value",
+                         "continue_final_message: not with 'add_generation_prompt': true, because "
+                         "the prompt ends either within the last message or behind what begins the "
+                         "next one");
+    }
+    variables.Add("continue_final_message", "true");
+    variables.Add("add_generation_prompt", "false");
+  } else if (prompt != nullptr && !prompt->boolean) {
+    variables.Add("add_generation_prompt", "false");
+  }
+  return Status::Ok();
+}
+
+Status AddReasoningEffort(ParsedBody& body, VariableWriter& variables) {
+  const FieldValue* const effort = body.Find("reasoning_effort");
+  if (effort == nullptr) return Status::Ok();
+  if (!IsAmong(effort->text, {"none", "minimal", "low", "medium", "high", "xhigh"})) {
+    return body.Refuse(
+        "reasoning_effort", "invalid_value",
+        "reasoning_effort: expected none, minimal, low, medium, high or xhigh, got '",
+        effort->text.substr(0, 40), "'");
+  }
+  variables.Add("reasoning_effort", effort->json);
+  return Status::Ok();
+}
+
+// Those of chat_template_kwargs for which there is no field of the same name.
+Status AddGivenVariables(ParsedBody& body, VariableWriter& variables) {
+  const FieldValue* const given = body.Find("chat_template_kwargs");
+  if (given == nullptr) return Status::Ok();
+  http::JsonReader reader = body.ReaderOf(*given);
+  const VariableWriter fields = variables;
+  return reader.ReadObject([&](std::string_view name) -> Status {
+    reader.SkipBlanks();
+    const size_t start = reader.position();
+    NEREID_RETURN_IF_ERROR(reader.SkipValue());
+    if (fields.Has(name)) return Status::Ok();
+    variables.Add(name, given->json.substr(start, reader.position() - start));
+    return Status::Ok();
+  });
+}
+
 }  // namespace
 
 Status AppendMessages(ParsedBody& body, const LlmSignature& model, std::string& json) {
@@ -224,64 +293,18 @@ Result<ToolUse> ReadToolUse(ParsedBody& body) {
 }
 
 Result<std::string> TemplateVariables(ParsedBody& body) {
-  std::string json;
-  std::vector<std::string> names;
-  const auto add = [&](std::string_view name, std::string_view value) {
-    names.emplace_back(name);
-    json += json.empty() ? "{\"" : ",\"";
-    json += name;
-    json += "\":";
-    json += value;
-  };
-  const FieldValue* const prompt = body.Find("add_generation_prompt");
-  if (body.BoolOr("continue_final_message", false)) {
-    if (prompt != nullptr && prompt->boolean) {
-      return body.Refuse("continue_final_message", "invalid_value",
-                         "continue_final_message: not with 'add_generation_prompt': true, because "
-                         "the prompt ends either within the last message or behind what begins the "
-                         "next one");
-    }
-    add("continue_final_message", "true");
-    add("add_generation_prompt", "false");
-  } else if (prompt != nullptr && !prompt->boolean) {
-    add("add_generation_prompt", "false");
-  }
+  VariableWriter variables;
+  NEREID_RETURN_IF_ERROR(AddPromptEnd(body, variables));
   if (const FieldValue* const documents = body.Find("documents")) {
-    add("documents", documents->json);
+    variables.Add("documents", documents->json);
   }
+  NEREID_RETURN_IF_ERROR(AddReasoningEffort(body, variables));
+  NEREID_RETURN_IF_ERROR(AddGivenVariables(body, variables));
   const FieldValue* const effort = body.Find("reasoning_effort");
-  if (effort != nullptr) {
-    if (!IsAmong(effort->text, {"none", "minimal", "low", "medium", "high", "xhigh"})) {
-      return body.Refuse("reasoning_effort", "invalid_value",
-                         "reasoning_effort: expected none, minimal, low, medium, high or xhigh, "
-                         "got '",
-                         effort->text.substr(0, 40), "'");
-    }
-    add("reasoning_effort", effort->json);
+  if (effort != nullptr && effort->text == "none" && !variables.Has("enable_thinking")) {
+    variables.Add("enable_thinking", "false");
   }
-  bool has_thinking = false;
-  if (const FieldValue* const variables = body.Find("chat_template_kwargs")) {
-    http::JsonReader reader = body.ReaderOf(*variables);
-    NEREID_RETURN_IF_ERROR(reader.ReadObject([&](std::string_view name) -> Status {
-      has_thinking = has_thinking || name == "enable_thinking";
-      reader.SkipBlanks();
-      const size_t start = reader.position();
-      NEREID_RETURN_IF_ERROR(reader.SkipValue());
-      for (const std::string& taken : names) {
-        if (name == taken) return Status::Ok();  // the field of that name wins
-      }
-      std::string quoted;
-      http::AppendJsonString(quoted, name);
-      json += json.empty() ? "{" : ",";
-      json += quoted;
-      json += ':';
-      json += variables->json.substr(start, reader.position() - start);
-      return Status::Ok();
-    }));
-  }
-  if (effort != nullptr && effort->text == "none" && !has_thinking) add("enable_thinking", "false");
-  if (!json.empty()) json += '}';
-  return json;
+  return variables.Take();
 }
 
 }  // namespace nereid::openai
