@@ -13,11 +13,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -25,6 +23,7 @@
 #include "backends/llm_core/speculation/eagle3_drafter.h"
 #include "backends/llm_core/speculation/ranked_tree.h"
 #include "bench/gpu_llm/random_eagle3_head.h"
+#include "bench/gpu_llm/speculation_arguments.h"
 #include "bench/gpu_llm/speculation_model.h"
 
 namespace nereid::bench {
@@ -121,13 +120,13 @@ class SimulatedHead : public llm::Drafter {
   std::mt19937 random_{5};
 };
 
-void MeasureCosts(const std::vector<int32_t>& batches) {
+void MeasureCosts(const SpeculationArguments& arguments) {
   const RandomEagle3Head random;
   const LoadedModel target = MakeTarget(1);
   const auto head = MakeHead(random, *target.first);
   KeepHiddenStates(random, target);
   std::printf("batch,case,ms\n");
-  for (const int32_t batch : batches) {
+  for (const int32_t batch : arguments.batches) {
     for (const int32_t num_drafts : {4, 8}) {
       for (const int32_t num_siblings : {0, llm::Eagle3Drafter::kSiblings, 15, 0}) {
         std::printf("%d,\"chain of %d drafts, %d tokens beside each\",%.3f\n", batch, num_drafts,
@@ -153,24 +152,22 @@ struct EngineCase {
   int32_t max_drafts;
 };
 
-void MeasureEngine(const std::vector<int32_t>& batches) {
+void MeasureEngine(const SpeculationArguments& arguments) {
   std::printf(
       "batch,acceptance by rank,shape,most drafts,tokens a second,of plain,steps with "
       "drafts,drafted,accepted\n");
   std::map<int32_t, double> plain;
   const auto measure = [&](llm::Engine& engine, const EngineCase* one) {
-    for (const int32_t batch : batches) {
-      const EngineRate measured = MeasureRate(engine, batch, one == nullptr ? 2 : 1, true);
-      const double rate = measured.tokens_per_second;
-      const llm::SpeculationCounts& counts = measured.counts;
-      if (one == nullptr) plain[batch] = rate;
-      std::printf("%d,\"%s\",%s,%d,%.0f,%.3f,%lld,%.2f,%.2f\n", batch,
-                  one == nullptr ? "" : one->acceptance->name,
-                  one == nullptr ? "off" : (one->is_tree ? "tree" : "chain"),
-                  one == nullptr ? 0 : one->max_drafts, rate, rate / plain[batch],
-                  static_cast<long long>(counts.num_verified_chains), MeanDrafted(counts),
-                  counts.MeanAcceptedLength());
-      std::fflush(stdout);
+    for (const int32_t batch : arguments.batches) {
+      const EngineRate rate = MeasureRate(engine, batch, one == nullptr ? 2 : 1, true);
+      if (one == nullptr) {
+        plain[batch] = rate.tokens_per_second;
+        std::printf("%d,\"\",off,0,", batch);
+      } else {
+        std::printf("%d,\"%s\",%s,%d,", batch, one->acceptance->name,
+                    one->is_tree ? "tree" : "chain", one->max_drafts);
+      }
+      PrintRate(rate, plain[batch]);
     }
   };
   {
@@ -195,25 +192,11 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
   }
 }
 
-int Main(int argc, char** argv) {
-  const std::string what = argc > 1 ? argv[1] : "";
-  std::vector<int32_t> batches;
-  for (int i = 2; i < argc; ++i) batches.push_back(std::atoi(argv[i]));
-  if (batches.empty()) batches = {1, 8};
-  if (what == "costs") {
-    MeasureCosts(batches);
-  } else if (what == "engine") {
-    MeasureEngine(batches);
-  } else {
-    std::fprintf(stderr, "usage: gpu_eagle3_tree_bench costs|engine [BATCH...]\n");
-    return 1;
-  }
-  return 0;
-}
-
 }  // namespace
 }  // namespace nereid::bench
 
 int main(int argc, char** argv) {
-  return nereid::bench::Main(argc, argv);
+  using namespace nereid::bench;
+  return RunMeasurement({.name = "gpu_eagle3_tree_bench", .default_batches = {1, 8}},
+                        {{"costs", MeasureCosts}, {"engine", MeasureEngine}}, argc, argv);
 }

@@ -19,11 +19,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <random>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -34,6 +32,7 @@
 #include "backends/llm_core/speculation/lookup_drafters.h"
 #include "bench/gpu_llm/draft_trace.h"
 #include "bench/gpu_llm/random_eagle3_head.h"
+#include "bench/gpu_llm/speculation_arguments.h"
 #include "bench/gpu_llm/speculation_model.h"
 
 namespace nereid::bench {
@@ -41,10 +40,10 @@ namespace {
 
 constexpr int32_t kMaxDrafts = 8;  // as engines have by default
 
-void MeasureVerifying(const std::vector<int32_t>& batches, int num_gpus) {
-  const auto executor = MakeTarget(num_gpus).executor;
+void MeasureVerifying(const SpeculationArguments& arguments) {
+  const auto executor = MakeTarget(arguments.num_gpus).executor;
   std::printf("batch,tokens verified a sequence,step ms,of a plain step\n");
-  for (const int32_t batch : batches) {
+  for (const int32_t batch : arguments.batches) {
     double plain = 0.0;
     for (int32_t num_drafts = 0; num_drafts <= 8; ++num_drafts) {
       const double ms = StepMs(*executor, batch, num_drafts);
@@ -112,7 +111,7 @@ double RateFor(double tokens) {
   return low;
 }
 
-void MeasureEngine(const std::vector<int32_t>& batches, int num_gpus) {
+void MeasureEngine(const SpeculationArguments& arguments) {
   struct Case {
     const char* name;
     std::shared_ptr<llm::Drafter> drafter;
@@ -128,14 +127,16 @@ void MeasureEngine(const std::vector<int32_t>& batches, int num_gpus) {
   std::printf("batch,drafter,tokens a second,of off,drafted,accepted,steps with drafts\n");
   std::map<int32_t, double> plain;
   for (const Case& one : cases) {
-    std::unique_ptr<llm::Executor> executor = MakeTarget(num_gpus).executor;
+    std::unique_ptr<llm::Executor> executor = MakeTarget(arguments.num_gpus).executor;
     if (one.drafter != nullptr) PrepareDrafts(*executor, kMaxDrafts, false, false);
     if (one.is_simulated) executor = std::make_unique<AcceptingExecutor>(std::move(executor));
     llm::EngineOptions options;
     options.speculation.drafter = one.drafter;
     llm::Engine engine(std::move(options), std::move(executor));
-    for (const int32_t batch : batches) {
-      const auto [rate, counts, mean] = MeasureRate(engine, batch, 2);
+    for (const int32_t batch : arguments.batches) {
+      const EngineRate measured = MeasureRate(engine, batch, 2);
+      const double rate = measured.tokens_per_second;
+      const llm::SpeculationCounts& counts = measured.counts;
       if (one.drafter == nullptr) plain[batch] = rate;
       std::printf("%d,\"%s\",%.0f,%.3f,%lld,%lld,%lld\n", batch, one.name, rate,
                   rate / plain[batch], static_cast<long long>(counts.num_drafted),
@@ -170,7 +171,7 @@ void MeasureEagle3Steps(llm::Executor& executor, gpu::Eagle3Layer* head, int32_t
   std::fflush(stdout);
 }
 
-void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
+void MeasureEagle3(const SpeculationArguments& arguments) {
   struct Case {
     const char* name;
     double rate;
@@ -186,11 +187,12 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
   std::map<int32_t, double> plain;                 // the best of both
   std::map<int32_t, std::vector<double>> of_head;  // by case
   for (const Case& one : cases) {
-    LoadedModel target = MakeTarget(num_gpus);
+    LoadedModel target = MakeTarget(arguments.num_gpus);
     std::unique_ptr<gpu::Eagle3Layer> head;
     if (one.has_head) head = MakePreparedHead(random, target);
     if (one.rate == 0.0) {
-      for (const int32_t batch : batches) MeasureEagle3Steps(*target.executor, head.get(), batch);
+      for (const int32_t batch : arguments.batches)
+        MeasureEagle3Steps(*target.executor, head.get(), batch);
     }
     llm::EngineOptions options;
     std::unique_ptr<llm::Executor> repeating = std::move(target.executor);
@@ -199,7 +201,7 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
       repeating = std::make_unique<AcceptingExecutor>(std::move(repeating));
     }
     llm::Engine engine(std::move(options), std::move(repeating));
-    for (const int32_t batch : batches) {
+    for (const int32_t batch : arguments.batches) {
       const int num_rounds = batch == 1 ? 4 : 2;  // few outcomes each
       const EngineRate measured = MeasureRate(engine, batch, num_rounds, true);
       const llm::SpeculationCounts& counts = measured.counts;
@@ -213,7 +215,7 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
       std::fflush(stdout);
     }
   }
-  for (const int32_t batch : batches) {
+  for (const int32_t batch : arguments.batches) {
     std::printf("%d,\"of plain, %s\",%.3f\n", batch, cases[1].name,
                 of_head[batch][0] / plain[batch]);
     std::printf("%d,\"of plain, %s\",%.3f\n", batch, cases[2].name,
@@ -223,12 +225,12 @@ void MeasureEagle3(const std::vector<int32_t>& batches, int num_gpus) {
 
 // Four runs of a batch one after the other, so that sizes of steps that are new in the first one
 // are known in the last.
-void TraceEagle3(const std::vector<int32_t>& batches, int num_gpus) {
+void TraceEagle3(const SpeculationArguments& arguments) {
   const RandomEagle3Head random;
-  for (const int32_t batch : batches) {
+  for (const int32_t batch : arguments.batches) {
     double plain = 0.0;
     for (const bool has_head : {false, true}) {
-      LoadedModel target = MakeTarget(num_gpus);
+      LoadedModel target = MakeTarget(arguments.num_gpus);
       const auto trace = std::make_shared<DraftTrace>();
       llm::EngineOptions options;
       std::unique_ptr<llm::Executor> traced;
@@ -255,37 +257,16 @@ void TraceEagle3(const std::vector<int32_t>& batches, int num_gpus) {
   }
 }
 
-int Main(int argc, char** argv) {
-  const std::string what = argc > 1 ? argv[1] : "";
-  std::vector<int32_t> batches;
-  int num_gpus = 1;
-  for (int i = 2; i < argc; ++i) {
-    if (std::string(argv[i]) == "--gpus" && i + 1 < argc) {
-      num_gpus = std::atoi(argv[++i]);
-    } else {
-      batches.push_back(std::atoi(argv[i]));
-    }
-  }
-  if (batches.empty()) batches = {1, 8, 64};
-  if (what == "verify") {
-    MeasureVerifying(batches, num_gpus);
-  } else if (what == "engine") {
-    MeasureEngine(batches, num_gpus);
-  } else if (what == "eagle3") {
-    MeasureEagle3(batches, num_gpus);
-  } else if (what == "trace") {
-    TraceEagle3(batches, num_gpus);
-  } else {
-    std::fprintf(stderr,
-                 "usage: gpu_speculation_bench verify|engine|eagle3|trace [--gpus N] [BATCH...]\n");
-    return 1;
-  }
-  return 0;
-}
-
 }  // namespace
 }  // namespace nereid::bench
 
 int main(int argc, char** argv) {
-  return nereid::bench::Main(argc, argv);
+  using namespace nereid::bench;
+  return RunMeasurement(
+      {.name = "gpu_speculation_bench", .default_batches = {1, 8, 64}, .takes_num_gpus = true},
+      {{"verify", MeasureVerifying},
+       {"engine", MeasureEngine},
+       {"eagle3", MeasureEagle3},
+       {"trace", TraceEagle3}},
+      argc, argv);
 }

@@ -185,6 +185,16 @@ inline double MeanDrafted(const llm::SpeculationCounts& counts) {
          static_cast<double>(std::max<int64_t>(1, counts.num_verified_chains));
 }
 
+// The end of a row of CSV: tokens a second, the same divided by `plain`, a rate without drafts, the
+// number of steps of a sequence that had drafts, and the means of drafts and of accepted drafts of
+// such a step.
+inline void PrintRate(const EngineRate& rate, double plain) {
+  std::printf("%.0f,%.3f,%lld,%.2f,%.2f\n", rate.tokens_per_second, rate.tokens_per_second / plain,
+              static_cast<long long>(rate.counts.num_verified_chains), MeanDrafted(rate.counts),
+              rate.counts.MeanAcceptedLength());
+  std::fflush(stdout);
+}
+
 // Forwards steps, replaces what the model samples by kOutputToken, and accepts the drafts that are
 // kOutputToken, along a chain or a tree. The executor itself accepts none of a tree, so that it
 // moves no keys and values. [engine thread]

@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <iterator>
 #include <map>
@@ -24,7 +23,6 @@
 #include <numeric>
 #include <queue>
 #include <random>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -35,6 +33,7 @@
 #include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
 #include "bench/gpu_llm/made_up_text.h"
+#include "bench/gpu_llm/speculation_arguments.h"
 #include "bench/gpu_llm/speculation_model.h"
 
 namespace nereid::bench {
@@ -116,12 +115,12 @@ class TreeSteps {
   size_t num_accepted_ = 0;
 };
 
-void MeasureTrees(const std::vector<int32_t>& batches) {
+void MeasureTrees(const SpeculationArguments& arguments) {
   const LoadedModel target = MakeTarget(1);
   gpu::GpuExecutor* const executor = target.first;
   constexpr int32_t kAccepted = 3;
   std::printf("batch,context,case,tokens verified a sequence,step ms,of a plain step\n");
-  for (const int32_t batch : batches) {
+  for (const int32_t batch : arguments.batches) {
     for (const int32_t context : {256, 2048}) {
       double plain = 0.0;
       const auto print = [&](const char* what, int32_t num_drafts, TreeSteps& steps) {
@@ -198,7 +197,7 @@ std::unique_ptr<gpu::DeviceMedusaHeads> MakeMedusa(const RandomMedusa& random,
   return Checked(gpu::DeviceMedusaHeads::Create(random.heads(), options));
 }
 
-void MeasureMedusa(const std::vector<int32_t>& batches) {
+void MeasureMedusa(const SpeculationArguments& arguments) {
   const RandomMedusa random;
   const LoadedModel target = MakeTarget(1);
   gpu::GpuExecutor* const executor = target.first;
@@ -206,7 +205,7 @@ void MeasureMedusa(const std::vector<int32_t>& batches) {
   std::vector<int32_t> kept;
   heads->pool()->Take(heads->pool()->num_free(), kept);
   std::printf("batch,case,value\n");
-  for (const int32_t batch : batches) {
+  for (const int32_t batch : arguments.batches) {
     std::printf("%d,\"step ms\",%.3f\n", batch, StepMs(*executor, batch, 0));
     for (const int32_t num_heads : {1, 2, 4}) {
       const auto rows = std::span(kept).first(static_cast<size_t>(batch));
@@ -343,7 +342,7 @@ class SimulatedMedusa : public llm::Drafter {
   std::mt19937 random_{5};
 };
 
-void MeasureEngine(const std::vector<int32_t>& batches) {
+void MeasureEngine(const SpeculationArguments& arguments) {
   const RandomMedusa random;
   std::printf(
       "batch,drafts of a tree,tokens a second,of plain,steps with drafts,drafted,accepted\n");
@@ -359,18 +358,16 @@ void MeasureEngine(const std::vector<int32_t>& batches) {
     }
     llm::Engine engine(std::move(options),
                        std::make_unique<AcceptingExecutor>(std::move(target.executor)));
-    for (const int32_t batch : batches) {
-      const auto [rate, counts, mean] = MeasureRate(engine, batch, 2, true);
-      if (num_drafts == 0) plain[batch] = rate;
-      std::printf("%d,%d,%.0f,%.3f,%lld,%.2f,%.2f\n", batch, num_drafts, rate, rate / plain[batch],
-                  static_cast<long long>(counts.num_verified_chains), MeanDrafted(counts),
-                  counts.MeanAcceptedLength());
-      std::fflush(stdout);
+    for (const int32_t batch : arguments.batches) {
+      const EngineRate rate = MeasureRate(engine, batch, 2, true);
+      if (num_drafts == 0) plain[batch] = rate.tokens_per_second;
+      std::printf("%d,%d,", batch, num_drafts);
+      PrintRate(rate, plain[batch]);
     }
   }
 }
 
-void MeasureLookahead(const std::vector<int32_t>& batches) {
+void MeasureLookahead(const SpeculationArguments& arguments) {
   struct Case {
     const char* name;
     std::shared_ptr<llm::Drafter> drafter;
@@ -398,41 +395,25 @@ void MeasureLookahead(const std::vector<int32_t>& batches) {
         options.speculation.max_draft_tokens = static_cast<int32_t>(one.max_drafts);
       llm::Engine engine(std::move(options), std::make_unique<MadeUpTextExecutor>(
                                                  target, MadeUpText(num_phrases, kVocabSize)));
-      for (const int32_t batch : batches) {
-        const auto [rate, counts, mean] = MeasureRate(engine, batch, 1, true);
-        if (one.drafter == nullptr) plain[batch] = rate;
-        std::printf("%d,\"%s\",\"%s\",%.0f,%.3f,%lld,%.2f,%.2f\n", batch, text, one.name, rate,
-                    rate / plain[batch], static_cast<long long>(counts.num_verified_chains),
-                    MeanDrafted(counts), counts.MeanAcceptedLength());
-        std::fflush(stdout);
+      for (const int32_t batch : arguments.batches) {
+        const EngineRate rate = MeasureRate(engine, batch, 1, true);
+        if (one.drafter == nullptr) plain[batch] = rate.tokens_per_second;
+        std::printf("%d,\"%s\",\"%s\",", batch, text, one.name);
+        PrintRate(rate, plain[batch]);
       }
     }
   }
-}
-
-int Main(int argc, char** argv) {
-  const std::string what = argc > 1 ? argv[1] : "";
-  std::vector<int32_t> batches;
-  for (int i = 2; i < argc; ++i) batches.push_back(std::atoi(argv[i]));
-  if (batches.empty()) batches = {1, 8};
-  if (what == "steps") {
-    MeasureTrees(batches);
-  } else if (what == "medusa") {
-    MeasureMedusa(batches);
-  } else if (what == "engine") {
-    MeasureEngine(batches);
-  } else if (what == "lookahead") {
-    MeasureLookahead(batches);
-  } else {
-    std::fprintf(stderr, "usage: gpu_tree_bench steps|medusa|engine|lookahead [BATCH...]\n");
-    return 1;
-  }
-  return 0;
 }
 
 }  // namespace
 }  // namespace nereid::bench
 
 int main(int argc, char** argv) {
-  return nereid::bench::Main(argc, argv);
+  using namespace nereid::bench;
+  return RunMeasurement({.name = "gpu_tree_bench", .default_batches = {1, 8}},
+                        {{"steps", MeasureTrees},
+                         {"medusa", MeasureMedusa},
+                         {"engine", MeasureEngine},
+                         {"lookahead", MeasureLookahead}},
+                        argc, argv);
 }
