@@ -120,8 +120,14 @@ class Bench {
 
     if (kernel != "sorted" && format_ == WeightFormat::kBf16) {
       Measure(num_tokens, "sort, one block", {4.0 * num_pairs * 4, 0.0}, [&] {
-        SortPairs({d_experts.as<int32_t>(), pairs.as<int32_t>(), places.as<int32_t>(),
-                   tiles.as<ExpertTile>(), num_pairs, shape_.num_experts, tile_rows, num_tiles},
+        SortPairs({.experts = d_experts.as<int32_t>(),
+                   .pairs = pairs.as<int32_t>(),
+                   .sorted_index = places.as<int32_t>(),
+                   .tiles = tiles.as<ExpertTile>(),
+                   .num_pairs = num_pairs,
+                   .num_experts = shape_.num_experts,
+                   .tile_rows = tile_rows,
+                   .num_tiles = num_tiles},
                   timer_.stream());
       });
       GroupedGemmParams gemm = {};
@@ -153,9 +159,16 @@ class Bench {
               [&] { GroupedGemm(gemm, timer_.stream()); });
     }
     Measure(num_tokens, "sort and copy rows", {(num_pairs + num_tokens) * row_bytes, 0.0}, [&] {
-      SortExpertRows({d_experts.as<int32_t>(), places.as<int32_t>(), first_rows.as<int32_t>(),
-                      counts.as<int32_t>(), in_.data(), outputs_.data(), nullptr, nullptr,
-                      num_tokens, shape_.num_experts, shape_.per_token, 2 * shape_.hidden},
+      SortExpertRows({.experts = d_experts.as<int32_t>(),
+                      .sorted_index = places.as<int32_t>(),
+                      .first_rows = first_rows.as<int32_t>(),
+                      .counts = counts.as<int32_t>(),
+                      .in = in_.data(),
+                      .out = outputs_.data(),
+                      .num_rows = num_tokens,
+                      .num_experts = shape_.num_experts,
+                      .experts_per_token = shape_.per_token,
+                      .row_bytes = 2 * shape_.hidden},
                      timer_.stream());
     });
     if (kernel != "tiles") {
@@ -193,8 +206,14 @@ class Bench {
                matrix_bytes + num_pairs * row_bytes + element * inner_bytes);
     }
     Measure(num_tokens, "combine", {(num_pairs + num_tokens) * row_bytes, 0.0}, [&] {
-      Combine({outputs_.as<__nv_bfloat16>(), places.as<int32_t>(), weights.as<float>(),
-               sum_.as<__nv_bfloat16>(), num_tokens, shape_.hidden, shape_.per_token, false},
+      Combine({.in = outputs_.as<__nv_bfloat16>(),
+               .sorted_index = places.as<int32_t>(),
+               .router_weights = weights.as<float>(),
+               .out = sum_.as<__nv_bfloat16>(),
+               .num_rows = num_tokens,
+               .hidden_size = shape_.hidden,
+               .experts_per_token = shape_.per_token,
+               .accumulates = false},
               timer_.stream());
     });
   }
@@ -230,8 +249,9 @@ int Main(int argc, char** argv) {
   const std::string& list = given["--tokens"];
   for (size_t at = 0; at < list.size(); at = std::min(list.size(), list.find(',', at)) + 1)
     tokens.push_back(std::atoi(list.c_str() + at));
-  const Shape shape =
-      given["--shape"] == "mixtral-8x7b" ? Shape{4096, 14336, 8, 2} : Shape{2048, 768, 128, 8};
+  const Shape shape = given["--shape"] == "mixtral-8x7b"
+                          ? Shape{.hidden = 4096, .inner = 14336, .num_experts = 8, .per_token = 2}
+                          : Shape{.hidden = 2048, .inner = 768, .num_experts = 128, .per_token = 8};
   const std::string weights = given["--weights"];
   std::printf("%s, %s\n", given["--shape"].c_str(), weights.c_str());
   const WeightFormat format = weights == "int4"  ? WeightFormat::kInt4

@@ -84,14 +84,14 @@ class Bench {
     route.num_experts = spec_.moe.num_experts;
     route.experts_per_token = spec_.moe.experts_per_token;
     route.normalizes = true;
-    SortPairsParams sort = {words,
-                            words + 2 * max_pairs_,
-                            words + 3 * max_pairs_,
-                            reinterpret_cast<ExpertTile*>(words + 4 * max_pairs_),
-                            num_pairs,
-                            spec_.moe.num_experts,
-                            8,
-                            0};
+    SortPairsParams sort = {};
+    sort.experts = words;
+    sort.pairs = words + 2 * max_pairs_;
+    sort.sorted_index = words + 3 * max_pairs_;
+    sort.tiles = reinterpret_cast<ExpertTile*>(words + 4 * max_pairs_);
+    sort.num_pairs = num_pairs;
+    sort.num_experts = spec_.moe.num_experts;
+    sort.tile_rows = 8;
     sort.num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, sort.num_experts, sort.tile_rows));
     const double route_us = timer_.Measure(
         16, [&](int) { Check(Route(route, sort, ticket_.as<int32_t>(), timer_.stream())); });
@@ -106,9 +106,14 @@ class Bench {
         RunForm(sort, tile_rows, bytes);
     }
     const double combine_us = timer_.Measure(16, [&](int) {
-      Combine({gate_up_.as<__nv_bfloat16>(), sort.sorted_index, route.router_weights,
-               out_.as<__nv_bfloat16>(), num_rows, spec_.hidden_size, spec_.moe.experts_per_token,
-               true},
+      Combine({.in = gate_up_.as<__nv_bfloat16>(),
+               .sorted_index = sort.sorted_index,
+               .router_weights = route.router_weights,
+               .out = out_.as<__nv_bfloat16>(),
+               .num_rows = num_rows,
+               .hidden_size = spec_.hidden_size,
+               .experts_per_token = spec_.moe.experts_per_token,
+               .accumulates = true},
               timer_.stream());
     });
     ExpertsCall call;
@@ -175,9 +180,12 @@ class Bench {
         if (tile_rows < 0) {
           GroupedGemm(gemm, timer_.stream());
         } else {
-          Check(StreamExperts(
-              {gemm, matrices.first, matrices.stride_bytes, spec_.moe.num_experts, is_down},
-              kProcessors, timer_.stream()));
+          Check(StreamExperts({.gemm = gemm,
+                               .weights = matrices.first,
+                               .stride_bytes = matrices.stride_bytes,
+                               .num_experts = spec_.moe.num_experts,
+                               .tiles_are_older = is_down},
+                              kProcessors, timer_.stream()));
         }
       });
     }

@@ -32,6 +32,7 @@ namespace {
 using namespace gpu;
 
 constexpr double kPeakBandwidth = 4.65e12;  // bytes a second, of an H200
+constexpr int kProcessors = 132;            // multiprocessors of an H200
 constexpr int64_t kPoolBytes = int64_t{1} << 30;
 constexpr int64_t kPartials = int64_t{16} << 20;  // of the split-K GEMM
 constexpr int kMaxRows = 8192, kMaxDepth = 14336, kMaxOutputs = 28672;
@@ -91,24 +92,39 @@ class Bench {
     }
     GpuWeights weights;
     weights.lm_head = matrices[0];
-    auto runner = std::move(*LinearRunner::Create(weights, kMaxRows, 132));
+    auto runner = std::move(*LinearRunner::Create(weights, kMaxRows, kProcessors));
     auto cublas = std::move(*CublasGemm::Create());
     const bool is_fp8 = format == WeightFormat::kFp8 && matrix.quantizes_input;
-    QuantizeRows({in_.as<__nv_bfloat16>(), nullptr, nullptr, normed_.as<uint8_t>(),
-                  scratch_.as<float>(), num_rows, shape.depth, 1e-5f},
+    QuantizeRows({.in = in_.as<__nv_bfloat16>(),
+                  .out = normed_.as<uint8_t>(),
+                  .scales = scratch_.as<float>(),
+                  .num_rows = num_rows,
+                  .depth = shape.depth},
                  nullptr);
     const auto multiply = [&](const GpuMatrix& one, bool may_time) {
       const __nv_bfloat16* norm = shape.norms ? norm_.as<__nv_bfloat16>() : nullptr;
       if (kernel == "stream") {
-        StreamGemm({one, in_.as<__nv_bfloat16>(), nullptr, norm, out_.data(), num_rows, 1e-5f,
-                    shape.output},
-                   132, timer_.stream());
+        StreamGemm({.weights = one,
+                    .in = in_.as<__nv_bfloat16>(),
+                    .norm_weight = norm,
+                    .out = out_.data(),
+                    .num_rows = num_rows,
+                    .epsilon = 1e-5f,
+                    .output = shape.output},
+                   kProcessors, timer_.stream());
         return;
       }
       if (kernel == "split") {
-        Check(SplitGemm({one, is_fp8 ? normed_.data() : in_.data(), scratch_.as<float>(),
-                         out_.data(), num_rows, shape.output, split,
-                         SplitScratch{partials_.as<float>(), tickets_.as<int32_t>(), kPartials}},
+        Check(SplitGemm({.weights = one,
+                         .in = is_fp8 ? normed_.data() : in_.data(),
+                         .in_scales = scratch_.as<float>(),
+                         .out = out_.data(),
+                         .num_rows = num_rows,
+                         .output = shape.output,
+                         .split = split,
+                         .scratch = {.partials = partials_.as<float>(),
+                                     .tickets = tickets_.as<int32_t>(),
+                                     .num_partials = kPartials}},
                         timer_.stream()));
         return;
       }
@@ -175,7 +191,8 @@ class Bench {
       sequence.block_table = tables[i];
       batch.token_ids.insert(batch.token_ids.end(), length, 0);
     }
-    StepPlanner planner({kHeads, kKvHeads, 132});
+    StepPlanner planner(
+        {.num_heads = kHeads, .num_kv_heads = kKvHeads, .num_processors = kProcessors});
     planner.Plan(batch);
     const int64_t words_bytes = static_cast<int64_t>(planner.words().size_bytes());
     const DeviceMemory words = std::move(*DeviceMemory::Allocate(words_bytes, "a plan"));
@@ -206,7 +223,7 @@ class Bench {
                nullptr);
     if (format == CacheFormat::kBf16)
       RandomFill(pool_.as<__nv_bfloat16>(), cache_bytes / 2, 1.0f, 4, nullptr);
-    for (const int processors : {0, 132}) {
+    for (const int processors : {0, kProcessors}) {
       params.num_processors = processors;
       const double us = timer_.Measure(8, [&](int) { PrefillAttention(params, timer_.stream()); });
       const double operations =

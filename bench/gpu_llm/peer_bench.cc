@@ -108,9 +108,9 @@ Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& size
     for (const gpu::DeviceMemory* memory : {&own.partials, &own.residual, &own.normed})
       NEREID_RETURN_IF_CUDA_ERROR(cudaMemset(memory->data(), 0x3c, most));
     NEREID_RETURN_IF_CUDA_ERROR(cudaDeviceSynchronize());
-    group->RegisterBuffers(rank,
-                           {own.partials.as<__nv_bfloat16>(), own.residual.as<__nv_bfloat16>(),
-                            own.normed.as<__nv_bfloat16>()});
+    group->RegisterBuffers(rank, {.partials = own.partials.as<__nv_bfloat16>(),
+                                  .residual = own.residual.as<__nv_bfloat16>(),
+                                  .normed = own.normed.as<__nv_bfloat16>()});
   }
   std::printf("%d GPUs; bytes: one-shot us, two-shot us (GB/s of the message)\n", group->count());
   for (const int64_t size : sizes) {
@@ -137,8 +137,12 @@ Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& size
             // The values of the weights do not matter.
             const auto* weight =
                 ranks[static_cast<size_t>(peers.rank)].partials.as<__nv_bfloat16>();
-            gpu::AllReduceNorm(peers, {weight, static_cast<int>(count), hidden, 1e-5f}, algorithm,
-                               stream);
+            gpu::AllReduceNorm(peers,
+                               {.weight = weight,
+                                .num_rows = static_cast<int>(count),
+                                .hidden_size = hidden,
+                                .epsilon = 1e-5f},
+                               algorithm, stream);
           };
         }));
     std::printf("%10lld: %8.2f %8.2f\n", static_cast<long long>(count), times.one_shot,

@@ -31,6 +31,7 @@ using namespace gpu;
 constexpr double kPeakBandwidth = 4.65e12;  // bytes a second, of an H200
 constexpr int kHidden = 4096, kInner = 14336, kVocabulary = 128256, kMaxLogitRows = 512;
 constexpr int kLaunches = 6;
+constexpr float kEpsilon = 1e-5f;  // of the norms
 constexpr int64_t kPoolBytes = int64_t{4} << 30;
 
 DeviceMemory AllocateMemory(int64_t size_bytes) {
@@ -56,30 +57,55 @@ class Bench {
     const double row = 2.0 * kHidden, inner = 2.0 * kInner;
     const auto* weight = weight_.as<__nv_bfloat16>();
     Run("RMS norm", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
-      RmsNorm({As(in), nullptr, weight, As(out), num_rows, kHidden, 1e-5f}, timer_.stream());
+      RmsNorm({.in = As(in),
+               .weight = weight,
+               .out = As(out),
+               .num_rows = num_rows,
+               .hidden_size = kHidden,
+               .epsilon = kEpsilon},
+              timer_.stream());
     });
     Run("LayerNorm", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
-      LayerNorm({As(in), nullptr, weight, weight, As(out), num_rows, kHidden, 1e-5f},
+      LayerNorm({.in = As(in),
+                 .weight = weight,
+                 .bias = weight,
+                 .out = As(out),
+                 .num_rows = num_rows,
+                 .hidden_size = kHidden,
+                 .epsilon = kEpsilon},
                 timer_.stream());
     });
     Run("residual add", num_rows, 3 * row, 2.0 * kHidden, [&](const char* in, char* out) {
-      ResidualAdd({As(in), nullptr, weight, As(out), num_rows, kHidden, 1e-5f}, timer_.stream());
+      ResidualAdd({.in = As(in),
+                   .norm_weight = weight,
+                   .residual = As(out),
+                   .num_rows = num_rows,
+                   .hidden_size = kHidden,
+                   .epsilon = kEpsilon},
+                  timer_.stream());
     });
     Run("SiLU gate", num_rows, 3 * inner, 4.0 * kInner, [&](const char* in, char* out) {
       SiluGate(As(in), As(out), num_rows, kInner, timer_.stream());
     });
     Run("GELU", num_rows, 2 * inner, 2.0 * kInner, [&](const char* in, char* out) {
-      Activate({As(in), nullptr, As(out), num_rows, kInner, llm::Activation::kGelu, false},
+      Activate({.in = As(in),
+                .out = As(out),
+                .num_rows = num_rows,
+                .inner_size = kInner,
+                .kind = llm::Activation::kGelu,
+                .is_gated = false},
                timer_.stream());
     });
     Run("quantize rows", num_rows, 1.5 * row, 2.0 * kHidden, [&](const char* in, char* out) {
-      QuantizeRows(
-          {As(in), nullptr, nullptr, reinterpret_cast<uint8_t*>(out),
-           reinterpret_cast<float*>(weight_.as<char>() + (1 << 19)), num_rows, kHidden, 0.0f},
-          timer_.stream());
+      QuantizeRows({.in = As(in),
+                    .out = reinterpret_cast<uint8_t*>(out),
+                    .scales = reinterpret_cast<float*>(weight_.as<char>() + (1 << 19)),
+                    .num_rows = num_rows,
+                    .depth = kHidden},
+                   timer_.stream());
     });
     Run("gather columns", num_rows, 2 * row, 2.0 * kHidden, [&](const char* in, char* out) {
-      GatherColumns({As(in), nullptr, nullptr, nullptr, As(out), num_rows, kHidden},
+      GatherColumns({.in = As(in), .out = As(out), .num_rows = num_rows, .depth = kHidden},
                     timer_.stream());
     });
     Run("embedding", num_rows, 2 * row, 0.0, [&](const char*, char* out) {
@@ -106,9 +132,12 @@ class Bench {
   void Logits(int num_rows) {
     const double row = 4.0 * kVocabulary;
     Run("logit bias and cap", num_rows, 2 * row, row, [&](const char*, char* out) {
-      FinishLogits(
-          {reinterpret_cast<float*>(out), nullptr, num_rows, kVocabulary, kVocabulary, 30.0f},
-          timer_.stream());
+      FinishLogits({.logits = reinterpret_cast<float*>(out),
+                    .num_rows = num_rows,
+                    .vocab_size = kVocabulary,
+                    .stride = kVocabulary,
+                    .soft_cap = 30.0f},
+                   timer_.stream());
     });
     const DeviceMemory parts =
                            AllocateMemory(sizeof(PartialArgMax) * kArgMaxSplits * kMaxLogitRows),
