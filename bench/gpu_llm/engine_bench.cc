@@ -43,6 +43,7 @@
 #include "bench/gpu_llm/engine_traffic.h"
 #include "bench/gpu_llm/made_up_adapters.h"
 #include "bench/gpu_llm/model_shapes.h"
+#include "bench/gpu_llm/number_list.h"
 
 namespace nereid::bench {
 namespace {
@@ -65,15 +66,6 @@ double HostToDeviceGigabytes() {
     best = std::max(best, 4e-9 * static_cast<double>(kBytes) / seconds.count());
   }
   return best;
-}
-
-std::vector<int32_t> Numbers(const std::string& text) {
-  std::vector<int32_t> numbers;
-  for (size_t at = 0; at < text.size();
-       at = std::min(text.size(), text.find_first_of(",x", at)) + 1) {
-    numbers.push_back(std::atoi(text.c_str() + at));
-  }
-  return numbers;
 }
 
 // Bytes that a decode step of the bench's sequences reads without adapters.
@@ -152,7 +144,7 @@ class Flags {
   int Number(const char* name) const { return std::atoi(Text(name).c_str()); }
   double Fraction(const char* name) const { return std::strtod(Text(name).c_str(), nullptr); }
   bool IsOn(const char* name) const { return Text(name) == "1"; }
-  std::vector<int32_t> List(const char* name) const { return Numbers(Text(name)); }
+  std::vector<int32_t> List(const char* name) const { return NumbersOf<int32_t>(Text(name), ",x"); }
 
  private:
   std::map<std::string, std::string> given_ = {{"--gpus", "0"},

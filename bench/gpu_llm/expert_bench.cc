@@ -24,6 +24,7 @@
 #include "backends/gpu_llm/kernels/rows/expert_rows.h"
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "bench/gpu_llm/graph_timer.h"
+#include "bench/gpu_llm/number_list.h"
 
 namespace nereid::bench {
 namespace {
@@ -245,10 +246,7 @@ int Main(int argc, char** argv) {
                                               {"--skewed", "0"}};
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   setvbuf(stdout, nullptr, _IOLBF, 0);
-  std::vector<int> tokens;
-  const std::string& list = given["--tokens"];
-  for (size_t at = 0; at < list.size(); at = std::min(list.size(), list.find(',', at)) + 1)
-    tokens.push_back(std::atoi(list.c_str() + at));
+  const std::vector<int> tokens = NumbersOf(given["--tokens"]);
   const Shape shape = given["--shape"] == "mixtral-8x7b"
                           ? Shape{.hidden = 4096, .inner = 14336, .num_experts = 8, .per_token = 2}
                           : Shape{.hidden = 2048, .inner = 768, .num_experts = 128, .per_token = 8};

@@ -21,6 +21,7 @@
 #include "backends/gpu_llm/kernels/rows/moe.h"
 #include "backends/gpu_llm/model/experts.h"
 #include "bench/gpu_llm/graph_timer.h"
+#include "bench/gpu_llm/number_list.h"
 
 namespace nereid::bench {
 namespace {
@@ -223,9 +224,8 @@ int Main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   setvbuf(stdout, nullptr, _IOLBF, 0);
   Bench bench(Shape(given["--shape"]));
-  const std::string rows = given["--rows"];
-  for (size_t at = 0; at < rows.size(); at = std::min(rows.size(), rows.find(',', at)) + 1)
-    bench.Run(std::atoi(rows.c_str() + at), given["--forms"] == "1");
+  for (const int num_rows : NumbersOf(given["--rows"]))
+    bench.Run(num_rows, given["--forms"] == "1");
   return 0;
 }
 

@@ -25,6 +25,7 @@
 #include "backends/gpu_llm/model/linear.h"
 #include "backends/gpu_llm/step_plan.h"
 #include "bench/gpu_llm/graph_timer.h"
+#include "bench/gpu_llm/number_list.h"
 
 namespace nereid::bench {
 namespace {
@@ -311,23 +312,21 @@ int Main(int argc, char** argv) {
       {"bf16", WeightFormat::kBf16}, {"fp8", WeightFormat::kFp8}, {"int4", WeightFormat::kInt4}};
   for (const auto& [name, format] : formats) {
     if (!given["--weights"].empty() && given["--weights"] != name) continue;
-    const std::string rows = given["--rows"];
-    for (size_t at = 0; at < rows.size(); at = std::min(rows.size(), rows.find(',', at)) + 1) {
+    for (const int num_rows : NumbersOf(given["--rows"])) {
       if (given["--kernel"] == "attention") {
         if (format != WeightFormat::kInt4)
-          bench.RunAttention(std::atoi(rows.c_str() + at), std::atoi(given["--cached"].c_str()),
+          bench.RunAttention(num_rows, std::atoi(given["--cached"].c_str()),
                              format == WeightFormat::kFp8 ? CacheFormat::kFp8 : CacheFormat::kBf16);
         continue;
       }
       if (given["--kernel"] == "rope") {
         if (format != WeightFormat::kInt4)
-          bench.RunRope(std::atoi(rows.c_str() + at),
+          bench.RunRope(num_rows,
                         format == WeightFormat::kFp8 ? CacheFormat::kFp8 : CacheFormat::kBf16);
         continue;
       }
       for (const Shape& shape : shapes)
-        bench.Run(shape, format, std::atoi(rows.c_str() + at), given["--kernel"],
-                  std::atoi(given["--split"].c_str()));
+        bench.Run(shape, format, num_rows, given["--kernel"], std::atoi(given["--split"].c_str()));
     }
   }
   return 0;

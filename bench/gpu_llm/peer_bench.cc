@@ -16,6 +16,7 @@
 #include "backends/gpu_llm/comm/peer_group.h"
 #include "backends/gpu_llm/cuda/stream.h"
 #include "backends/gpu_llm/model/sharding.h"
+#include "bench/gpu_llm/number_list.h"
 
 namespace nereid::bench {
 namespace {
@@ -151,13 +152,6 @@ Status Run(const std::vector<int32_t>& devices, const std::vector<int64_t>& size
   return {};
 }
 
-std::vector<int64_t> Numbers(const std::string& text) {
-  std::vector<int64_t> numbers;
-  for (size_t at = 0; at < text.size(); at = std::min(text.size(), text.find(',', at)) + 1)
-    numbers.push_back(std::atoll(text.c_str() + at));
-  return numbers;
-}
-
 int Main(int argc, char** argv) {
   std::map<std::string, std::string> given = {
       {"--gpus", "0,1"},
@@ -171,8 +165,9 @@ int Main(int argc, char** argv) {
     std::printf("error: %s\n", devices.status().message().c_str());
     return 1;
   }
-  const Status status = Run(*devices, Numbers(given["--sizes"]), Numbers(given["--rows"]),
-                            std::atoi(given["--hidden"].c_str()));
+  const Status status =
+      Run(*devices, NumbersOf<int64_t>(given["--sizes"]), NumbersOf<int64_t>(given["--rows"]),
+          std::atoi(given["--hidden"].c_str()));
   if (!status.ok()) std::printf("error: %s\n", status.message().c_str());
   return status.ok() ? 0 : 1;
 }
