@@ -125,16 +125,29 @@ int32_t StepPlanner::NumDecoding(const llm::BatchEntry& sequence) const {
 
 void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
                        std::span<const int32_t> adapter_slots) {
+  const LogitCounts counts = FindShape(batch);
+  const StepLayout layout(shape_);
+  words_.assign(layout.block_tables, 0);
+  words_[layout.buffer_index] = buffer_index;
+  AddTokens(batch, layout);
+  AddLogits(batch, layout, counts);
+  AddDecodeItems(batch, layout);
+  AddPrefillTiles(batch, layout);
+  if (shape_.has_adapters) AddAdapters(batch, layout, adapter_slots);
+  AddPromptRows(batch, layout);
+}
+
+StepPlanner::LogitCounts StepPlanner::FindShape(const llm::StepBatch& batch) {
   is_decode_ = true;
   shape_ = {};
-  int32_t num_logits = 0, num_sampled = 0, num_decoding = 0, num_adapter_tiles = 0;
-  int32_t num_drafts = 0;
+  LogitCounts counts;
+  int32_t num_decoding = 0, num_adapter_tiles = 0, num_drafts = 0;
   const int32_t group = options_.num_heads / options_.num_kv_heads;
   for (const llm::BatchEntry& sequence : batch.entries) {
     const int32_t decoding = NumDecoding(sequence), others = sequence.num_tokens - decoding;
     is_decode_ &= others == 0 && sequence.num_logits == sequence.num_tokens && sequence.samples;
-    num_logits += sequence.num_logits;
-    num_sampled += sequence.samples ? 1 + sequence.num_draft_tokens : 0;
+    counts.all += sequence.num_logits;
+    counts.sampled += sequence.samples ? 1 + sequence.num_draft_tokens : 0;
     num_decoding += decoding;
     num_drafts += sequence.num_draft_tokens;
     shape_.num_prefill += (others * group + kQueryRows - 1) / kQueryRows;
@@ -151,22 +164,19 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
   shape_.num_tokens = !is_decode_       ? num_tokens
                       : num_drafts == 0 ? PaddedBatch(num_tokens)
                                         : PaddedDrafts(num_tokens, options_.max_decode_rows);
-  shape_.num_logits = is_decode_ ? shape_.num_tokens : num_logits;
-  shape_.num_sampled = is_decode_ ? shape_.num_tokens : num_sampled;
+  shape_.num_logits = is_decode_ ? shape_.num_tokens : counts.all;
+  shape_.num_sampled = is_decode_ ? shape_.num_tokens : counts.sampled;
   shape_.num_decode = NumDecodeItems(batch, is_decode_ ? shape_.num_tokens : num_decoding);
   shape_.num_adapter_tiles = shape_.has_adapters && !is_decode_ ? num_adapter_tiles : 0;
-  const StepLayout layout(shape_);
-  words_.assign(layout.block_tables, 0);
-  words_[layout.buffer_index] = buffer_index;
-  std::fill_n(words_.begin() + layout.logit_slots, shape_.num_logits, -1);
-  std::fill_n(words_.begin() + layout.next_ids, shape_.num_logits, -1);
+  return counts;
+}
+
+void StepPlanner::AddTokens(const llm::StepBatch& batch, const StepLayout& layout) {
+  const auto num_tokens = static_cast<int32_t>(batch.token_ids.size());
   std::copy(batch.token_ids.begin(), batch.token_ids.end(), words_.begin() + layout.token_ids);
   std::fill_n(words_.begin() + layout.cache_slots + num_tokens, shape_.num_tokens - num_tokens, -1);
   table_offsets_.clear();
-  logit_rows_.assign(num_logits, {});
-  int32_t next_sampled = 0, next_other = num_sampled;
-  for (size_t s = 0; s < batch.entries.size(); ++s) {
-    const llm::BatchEntry& sequence = batch.entries[s];
+  for (const llm::BatchEntry& sequence : batch.entries) {
     table_offsets_.push_back(static_cast<int32_t>(words_.size()));
     const int32_t length = sequence.num_cached + sequence.num_tokens;
     const auto used = sequence.block_table.first(Blocks(length));
@@ -179,6 +189,17 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
           used[position / kBlockTokens] * kBlockTokens + position % kBlockTokens;
     }
     if (!sequence.draft_parents.empty()) AddTree(sequence, layout);
+  }
+}
+
+void StepPlanner::AddLogits(const llm::StepBatch& batch, const StepLayout& layout,
+                            const LogitCounts& counts) {
+  std::fill_n(words_.begin() + layout.logit_slots, shape_.num_logits, -1);
+  std::fill_n(words_.begin() + layout.next_ids, shape_.num_logits, -1);
+  logit_rows_.assign(counts.all, {});
+  int32_t next_sampled = 0, next_other = counts.sampled;
+  for (size_t s = 0; s < batch.entries.size(); ++s) {
+    const llm::BatchEntry& sequence = batch.entries[s];
     const int32_t first_sampled = sequence.num_logits - 1 - sequence.num_draft_tokens;
     for (int32_t i = 0; i < sequence.num_logits; ++i) {
       const bool is_sampled = sequence.samples && i >= first_sampled;
@@ -193,10 +214,6 @@ void StepPlanner::Plan(const llm::StepBatch& batch, int32_t buffer_index,
         words_[layout.next_ids + row] = sequence.next_ids[i];
     }
   }
-  AddDecodeItems(batch, layout);
-  AddPrefillTiles(batch, layout);
-  if (shape_.has_adapters) AddAdapters(batch, layout, adapter_slots);
-  AddPromptRows(batch, layout);
 }
 
 void StepPlanner::AddPromptRows(const llm::StepBatch& batch, const StepLayout& layout) {

@@ -165,6 +165,17 @@ class StepPlanner {
   int32_t NumDecodeItems(const llm::StepBatch& batch, int32_t num_rows) const;
 
  private:
+  // The rows of logits, without padding.
+  struct LogitCounts {
+    int32_t all = 0;
+    int32_t sampled = 0;  // come first
+  };
+
+  // Sets shape_ and is_decode_.
+  LogitCounts FindShape(const llm::StepBatch& batch);
+  // Ids, positions, cache slots and block tables of the tokens, and their draft trees.
+  void AddTokens(const llm::StepBatch& batch, const StepLayout& layout);
+  void AddLogits(const llm::StepBatch& batch, const StepLayout& layout, const LogitCounts& counts);
   // Divides the decoding tokens into groups of queries that read their context together.
   void FindQueryGroups(const llm::StepBatch& batch, const StepLayout& layout);
   void AddDecodeItems(const llm::StepBatch& batch, const StepLayout& layout);
@@ -173,7 +184,6 @@ class StepPlanner {
   void AddPrefillTiles(const llm::StepBatch& batch, const StepLayout& layout);
   void AddAdapters(const llm::StepBatch& batch, const StepLayout& layout,
                    std::span<const int32_t> adapter_slots);
-
   void AddPromptRows(const llm::StepBatch& batch, const StepLayout& layout);
 
   // The number of the entry's last tokens that the kernels of decoding sequences compute: always
