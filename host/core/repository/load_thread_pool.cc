@@ -34,7 +34,7 @@ void LoadThreadPool::Run(std::string name, Task task) {
   if (IsExhausted(now)) {
     const Status refused = ExhaustedError(now);
     lock.unlock();
-    return task(refused);
+    return Refuse(task, refused);
   }
   tasks_.push_back({std::move(name), std::move(task)});
   if (num_waiting_ >= tasks_.size()) {
@@ -42,6 +42,10 @@ void LoadThreadPool::Run(std::string name, Task task) {
   } else if (MayStart(now) || num_waiting_ == 0) {
     StartWorker();
   }
+}
+
+void LoadThreadPool::Refuse(const Task& task, const Status& reason) {
+  if (const auto tell = task(reason)) tell();
 }
 
 void LoadThreadPool::StartWorker() {
@@ -63,11 +67,16 @@ void LoadThreadPool::RunWorker(Worker* worker) {
     worker->start = Clock::now();
     if (!tasks_.empty() && num_waiting_ == 0) StartWorker();
     lock.unlock();
-    task.run(Status::Ok());
-    task.run = nullptr;  // destroys the captured objects outside the lock
+    std::function<void()> tell = task.load(Status::Ok());
+    task.load = nullptr;  // destroys the captured objects outside the lock
     lock.lock();
     worker->is_loading = false;
     wake_.notify_one();
+    if (tell == nullptr) continue;
+    lock.unlock();
+    tell();
+    tell = nullptr;
+    lock.lock();
   }
   worker->is_alive = false;
   wake_.notify_one();  // a worker that still waits finds no task either
@@ -82,8 +91,8 @@ bool LoadThreadPool::WaitForTask(std::unique_lock<std::mutex>& lock) {
       QueuedTask task = std::move(tasks_.front());
       tasks_.pop_front();
       lock.unlock();
-      task.run(refused);
-      task.run = nullptr;
+      Refuse(task.load, refused);
+      task.load = nullptr;
       lock.lock();
     } else {
       ++num_waiting_;

@@ -30,7 +30,9 @@ class LoadThreadPool {
  public:
   // Called once: with Ok to load on a thread of the pool, or with UNAVAILABLE, which names the
   // stalled loads, if the load is refused. A refused task may run on the thread that calls Run.
-  using Task = std::function<void(const Status& admission)>;
+  // Returns a function that tells the caller that the load has ended, or null. The pool calls it
+  // once the load does not count any more, so that the caller may begin another one.
+  using Task = std::function<std::function<void()>(const Status& admission)>;
 
   LoadThreadPool(unsigned num_threads, LoadLimits limits);
   // Runs the queued tasks, then joins the threads.
@@ -43,7 +45,7 @@ class LoadThreadPool {
   using Clock = std::chrono::steady_clock;
   struct QueuedTask {
     std::string name;
-    Task run;
+    Task load;
   };
   struct Worker {
     std::thread thread;
@@ -54,6 +56,7 @@ class LoadThreadPool {
   };
 
   void RunWorker(Worker* worker);
+  static void Refuse(const Task& task, const Status& reason);
   // Waits while the next task may not start. Returns false if no task is left: the worker ends.
   bool WaitForTask(std::unique_lock<std::mutex>& lock);
   // The following require mutex_.

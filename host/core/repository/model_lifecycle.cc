@@ -182,12 +182,13 @@ void ModelLifecycle::Load(LoadPlan plan, std::function<void(Outcome)> done) {
     pool_->Run(StrCat("'", loading->plan.name, "' version ", load.version),
                [this, loading, &load](const Status& admission) {
                  load.failure = admission;
-                 LoadVersion(loading, &load);
+                 return LoadVersion(loading, &load);
                });
   }
 }
 
-void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, VersionLoad* load) {
+std::function<void()> ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading,
+                                                  VersionLoad* load) {
   const LoadPlan& plan = loading->plan;
   if (load->ok() && load->kept == nullptr) {
     LoadModel(plan, load);
@@ -202,7 +203,8 @@ void ModelLifecycle::LoadVersion(const std::shared_ptr<Loading>& loading, Versio
         StrCat("failed to load '", plan.name, "' version ", load->version, ": ", load->Reason()),
         plan.is_poll);
   }
-  if (loading->num_left.fetch_sub(1) == 1) Finish(loading.get());
+  if (loading->num_left.fetch_sub(1) > 1) return nullptr;
+  return [loading, outcome = Finish(loading.get())] { loading->done(outcome); };
 }
 
 void ModelLifecycle::LoadModel(const LoadPlan& plan, VersionLoad* load) {
@@ -224,7 +226,7 @@ void ModelLifecycle::LoadModel(const LoadPlan& plan, VersionLoad* load) {
   }
 }
 
-void ModelLifecycle::Finish(Loading* loading) {
+ModelLifecycle::Outcome ModelLifecycle::Finish(Loading* loading) {
   LoadPlan& plan = loading->plan;
   std::string failures;
   for (const VersionLoad& load : loading->versions) {
@@ -257,7 +259,7 @@ void ModelLifecycle::Finish(Loading* loading) {
     state_->records[plan.name].is_loading = false;
     state_->changed.notify_all();
   }
-  loading->done(std::move(outcome));
+  return outcome;
 }
 
 Status ModelLifecycle::WaitUntilIdle(const std::string& name) const {

@@ -115,10 +115,11 @@ class ModelLifecycle {
   struct State;    // shared with the models' lifetime tokens, which may outlive this object
   struct Loading;  // one load in progress
 
-  // Loads one version or changes its instances in place. [load thread]
-  void LoadVersion(const std::shared_ptr<Loading>& loading, VersionLoad* load);
+  // Loads one version or changes its instances in place. Returns what tells the outcome if all
+  // versions have ended, else null. [load thread]
+  std::function<void()> LoadVersion(const std::shared_ptr<Loading>& loading, VersionLoad* load);
   void LoadModel(const LoadPlan& plan, VersionLoad* load);
-  void Finish(Loading* loading);
+  Outcome Finish(Loading* loading);
 
   ModelTable* const table_;
   ModelLoader* const loader_;
