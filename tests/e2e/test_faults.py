@@ -246,10 +246,18 @@ def test_shared_memory_truncated_by_its_client_fails_only_that_request(start_ser
             client.unregister_system_shared_memory("r")  # takes effect when the request ends
             assert "r" in str(client.get_system_shared_memory_status())
             infer([1, 2])
-            values = second.result().as_numpy("OUTPUT0") if tensor == "input" else numpy.frombuffer(memory.buf, numpy.float32, 2, page).copy()
+            answer = second.result()
+            values = answer.as_numpy("OUTPUT0") if tensor == "input" else numpy.frombuffer(memory.buf, numpy.float32, 2, page).copy()
             assert values.ravel().tolist() == [5, 6]
-            with pytest.raises(tritonclient.utils.InferenceServerException, match="Unable to find system shared memory region: 'r'"):
-                client.get_system_shared_memory_status("r")
+
+            def is_unregistered():
+                try:
+                    client.get_system_shared_memory_status("r")
+                except tritonclient.utils.InferenceServerException as error:
+                    return "Unable to find system shared memory region: 'r'" in str(error)
+                return False
+
+            wait_for(is_unregistered, "the region's last request to end")
     finally:
         client.close()
         memory.close()
