@@ -82,6 +82,10 @@ bool DraftLengthChooser::MayCatchUp(double seconds) const {
                                           : measured_.account().CanRisk(seconds);
 }
 
+void DraftLengthChooser::SaveFor(double seconds) {
+  if (!drafter_->reads_hidden_states()) measured_.account().SaveFor(seconds);
+}
+
 void DraftLengthChooser::SkipCostlyCatchUps() {
   const double of_unseen = measured_.draft_times().OfUnseen();
   const double seconds_a_token = plain_seconds_ / num_decoding_;
@@ -104,7 +108,7 @@ void DraftLengthChooser::SkipCostlyCatchUps() {
     const bool is_affordable = seconds == 0.0 || MayCatchUp(risked);
     if (sequence.num_drafts == 0 || is_too_much || !is_affordable) {
       longest_[i] = 0;
-      if (!is_affordable && together == 0.0) measured_.account().SaveFor(risked);
+      if (!is_affordable && together == 0.0) SaveFor(risked);
     } else {
       together += seconds;
       num_together += num_behind;
@@ -220,7 +224,7 @@ void DraftLengthChooser::ConsiderTrial(Choice& choice) {
   const double waiting = trials_.num_steps_to_read() * measured_.costs().IdleSeconds(num_decoding_);
   const double risked = waiting + TrialSeconds(tried) - plain_seconds_;
   if (!measured_.account().CanRisk(risked)) {
-    measured_.account().SaveFor(risked);
+    SaveFor(risked);
     trials_.PutOff();
     return;
   }

@@ -15,7 +15,8 @@
 // 5. Where none is chosen, a few drafts of a few sequences may be verified as a trial, to measure
 //    whether drafts would pay again (DraftTrials).
 //
-// Trials and catching up that would cost too much now are saved for (GainAccount::SaveFor).
+// Where a draft model would have to read a long prompt, trials and catching up that would cost too
+// much now are saved for (GainAccount::SaveFor).
 // Where the drafts are too few for all sequences, these take turns. [engine thread]
 #pragma once
 
@@ -57,6 +58,9 @@ class DraftLengthChooser {
   void SkipCostlyCatchUps();
   // Whether a step may lose so many seconds because a drafter catches up.
   bool MayCatchUp(double seconds) const;
+  // Saves for what is put off. Not of a drafter that reads hidden states: it has at most those of
+  // the last steps to catch up with, and what it may cost stays small.
+  void SaveFor(double seconds);
 
   void ConsiderChains(int32_t most_together, Choice& choice);
   void ConsiderTrees(int32_t most_together, Choice& choice);
