@@ -56,8 +56,9 @@ class SimulatedTime : public EngineClock {
   std::atomic<TimePoint> now_{TimePoint(std::chrono::seconds(1000))};
 };
 
-// The first step of a run waits until all requests are queued.
-std::atomic<bool> all_are_queued{true};
+// The first step of a run, which has one request, waits until all others are queued. So what is in
+// each step does not depend on how long the threads take.
+std::atomic<bool> all_are_queued{true}, is_waiting{false};
 
 // Samples kOutputToken. Steps run one after the other, each not before the host has submitted it.
 class SimulatedGpu : public Executor {
@@ -76,7 +77,10 @@ class SimulatedGpu : public Executor {
     return {kCosts, true, 0.9e-3 * kContextToken};
   }
   Status Submit(const StepBatch& batch) override {
-    while (!all_are_queued) std::this_thread::yield();
+    while (!all_are_queued) {
+      is_waiting = true;
+      std::this_thread::yield();
+    }
     Step& step = steps_.emplace_back();
     double ms = CostOf(batch.token_ids.size());
     int32_t num_drafts = 0;
@@ -203,24 +207,30 @@ class Server {
     constexpr int32_t kNumOutput = 384;
     std::vector<std::future<void>> ends;
     const auto began = time_->Now();
-    all_are_queued = false;
-    for (int32_t i = 0; i < num_requests; ++i) {
-      auto request = std::make_unique<GenerationRequest>();
-      request->prompt.assign(64, 1 + i);
-      request->stop.max_tokens = kNumOutput;
-      std::promise<void> done;
-      ends.push_back(done.get_future());
-      request->sink = std::make_unique<Sink>(std::move(done));
-      EXPECT_TRUE(engine_->Enqueue(request).ok());
-    }
+    all_are_queued = is_waiting = false;
+    ends.push_back(Enqueue(/*num_output=*/1));
+    while (!is_waiting) std::this_thread::yield();
+    for (int32_t i = 0; i < num_requests; ++i) ends.push_back(Enqueue(kNumOutput));
     all_are_queued = true;
     for (std::future<void>& end : ends) end.wait();
     return num_requests * kNumOutput / std::chrono::duration<double>(time_->Now() - began).count();
   }
 
  private:
+  std::future<void> Enqueue(int32_t num_output) {
+    auto request = std::make_unique<GenerationRequest>();
+    request->prompt.assign(64, 1 + num_queued_++ % 256);
+    request->stop.max_tokens = num_output;
+    std::promise<void> done;
+    std::future<void> end = done.get_future();
+    request->sink = std::make_unique<Sink>(std::move(done));
+    EXPECT_TRUE(engine_->Enqueue(request).ok());
+    return end;
+  }
+
   const std::shared_ptr<SimulatedTime> time_ = std::make_shared<SimulatedTime>();
   std::unique_ptr<Engine> engine_;
+  int32_t num_queued_ = 0;
 };
 
 TEST(RestingHeadTest, ABatchIsNotSlowerThanWithoutAHead) {
@@ -230,9 +240,9 @@ TEST(RestingHeadTest, ABatchIsNotSlowerThanWithoutAHead) {
     for (const double rate : {0.0, 0.5, 0.787}) {
       for (const double verifying : {0.0, 0.2}) {
         Server server(rate, verifying);
-        EXPECT_GE(server.Run(num_requests), 0.98 * plain) << num_requests << " " << rate;
+        EXPECT_GE(server.Run(num_requests), 0.97 * plain) << num_requests << " " << rate;
         for (int round = 0; round < 3; ++round) {
-          EXPECT_GE(server.Run(num_requests), 0.985 * plain) << num_requests << " " << rate;
+          EXPECT_GE(server.Run(num_requests), 0.975 * plain) << num_requests << " " << rate;
         }
       }
     }
