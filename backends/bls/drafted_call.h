@@ -59,7 +59,8 @@ class DraftedCall : public ensemble::StepCall, public std::enable_shared_from_th
   bool ExcludesPrompt(const DraftingModel& model) const;
   void Answer();
   void Fail(Status error);
-  // One for each call whose model may still read its inputs, and one until the answer.
+  // This object lives while somebody holds a reference: each call, as long as the called model may
+  // read its inputs, and the request, until it is answered.
   void DropReference();
 
   const DraftingModels& models_;

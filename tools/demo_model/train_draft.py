@@ -84,7 +84,7 @@ class Llama:
                     cache.append((k, v))
             group = c["num_attention_heads"] // c["num_key_value_heads"]
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-            # Several tokens come first or one by one: nothing is cached before several.
+            # A call has several tokens and an empty cache, or one token: only several need a causal mask.
             mixed = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=length > 1)
             x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, -1), t[p + "self_attn.o_proj.weight"])
             normed = self.norm(x, p + "post_attention_layernorm.weight")

@@ -92,7 +92,8 @@ double StepCosts::Scaled(const Cost& cost, int32_t num_sequences, int32_t num_dr
   const double measured = (cost.seconds + context_seconds_) / PlainSeconds(num_sequences);
   const double guessed = Guess(num_sequences, cost.num_drafts) - 1.0;
   const double wanted = Guess(num_sequences, num_drafts) - 1.0;
-  // Where the guess hardly tells the two apart, neither is the measurement changed.
+  // kNoise in both keeps the proportion near 1 where the guess is about the same for both numbers:
+  // the measured time is then returned nearly as it is.
   const double proportion = (wanted + kNoise) / (guessed + kNoise);
   return std::max(1.0, 1.0 + (measured - 1.0) * proportion);
 }

@@ -93,7 +93,8 @@ class StepCosts {
 
   bool IsRecent(const Cost& cost) const;
   double Guess(int32_t num_sequences, double num_drafts) const;
-  // What a measured step would take with another number of drafts of its class.
+  // Returns what a step with `num_drafts` drafts would take, in units of a step without drafts, by
+  // a measurement of steps of its class, which may have had other numbers of drafts.
   double Scaled(const Cost& cost, int32_t num_sequences, int32_t num_drafts) const;
   double TypicalCost(double num_tokens) const;
 

@@ -21,7 +21,8 @@ using namespace split_gemm;
 // Estimates in clock cycles: a block's start and end, and the exchange of partial sums between
 // blocks.
 constexpr int kBlockCycles = 5000, kExchangeCycles = 2500;
-// Pieces of a tile, up to which equal shares are faster than slices: one block adds them.
+// Equal shares are used where a tile is divided among at most so many blocks. One block adds the
+// partial sums of all of them, so that slices are faster where there are more.
 constexpr int kMaxPieces = 32;
 
 int Ceil(int a, int b) {

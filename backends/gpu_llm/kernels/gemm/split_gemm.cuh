@@ -47,7 +47,8 @@ struct KernelVariant {
 KernelVariant Int4Variant(int tile_rows, bool finishes);
 KernelVariant Fp8Variant(int tile_rows, bool finishes);
 KernelVariant Bf16Variant(int tile_rows, bool finishes);
-// With equal shares, for up to kShareRows rows: one block for each processor, without clusters.
+// With equal shares, for up to kShareRows rows: one block for each multiprocessor, without
+// clusters.
 KernelVariant Bf16SharesVariant();
 
 constexpr int kGroups = kOutputs / 64, kWarps = 4 * kGroups;

@@ -1,7 +1,7 @@
 // The split-K GEMM for bf16 weights with equal shares instead of slices and clusters. Each
-// processor has one block of threads, whose ring of stages never runs empty between tiles: a tile
-// of 256 outputs ends while the weights of the next one arrive. As in split_gemm.cuh, weights are
-// wgmma's operand a and the input is operand b, of 8 columns.
+// multiprocessor runs one block of threads. The block loads the weights of its next tile of 256
+// outputs while it computes the current one, so that its ring of stages never runs empty. As in
+// split_gemm.cuh, weights are wgmma's operand a and the input is operand b, of 8 columns.
 #include "backends/gpu_llm/kernels/gemm/equal_shares.cuh"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 

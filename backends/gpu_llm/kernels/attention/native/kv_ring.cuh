@@ -17,8 +17,9 @@ constexpr int NumStages(int stage_bytes) {
   return fit < 2 ? 2 : fit > 8 ? 8 : fit;
 }
 
-// Parts of a KV block that have stages of their own: keys and values, where both are so large that
-// two blocks of threads would not fit on a multiprocessor.
+// How many parts of a KV block have stages of their own. Keys and values are two parts if, in one
+// stage, they would need so much shared memory that a multiprocessor could not hold two blocks of
+// threads.
 constexpr int BlockParts(int block_bytes) {
   return block_bytes > 48 * 1024 ? 2 : 1;
 }
