@@ -166,6 +166,8 @@ class Eagle3ChainsTest : public Eagle3LayerTest {
     ASSERT_EQ(cudaMemcpy(executor_->decoder().captured()->rows() + 2 * kFeatures, bits.data(),
                          2 * bits.size(), cudaMemcpyHostToDevice),
               cudaSuccess);
+    // A copy of so few pageable bytes may return before the device has them.
+    ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
   // Every second chain has `num_siblings` tokens beside each draft, which go to siblings_.
   Drafts Run(llm::DraftChains& runner, float least_probability, int32_t num_siblings = 0) {
