@@ -86,5 +86,15 @@ __device__ __forceinline__ void MatrixMultiplyAdd(float (&d)[4], uint32_t a0, ui
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
+// The same of bytes: d (16 x 8) += a (16 x 32, unsigned, row major) * b (32 x 8, signed, column
+// major). A word has the bytes of four columns of a, or of four rows of b.
+__device__ __forceinline__ void ByteMultiplyAdd(int32_t (&d)[4], uint32_t a0, uint32_t a1,
+                                                uint32_t a2, uint32_t a3, uint32_t b0,
+                                                uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
+      "{%0,%1,%2,%3};"
+      : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

@@ -62,14 +62,16 @@ __device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, uint32_
   return gemm;
 }
 
-template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts>
+template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts,
+          bool kOneRow>
 __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& consumer) {
   const uint32_t set = consumer.shared().set;
   for (int i = 0; i < p.num_layers * kNumStepGemms; ++i) {
     const int layer = i / kNumStepGemms, kind = i % kNumStepGemms;
     if constexpr (kExperts) {
       if (kind == kStepGateUp && p.layers[layer].router != nullptr) {
-        RunExperts<kFormat, kResident>(p, p.layers[layer], ExchangeOf(p, set, layer), consumer);
+        RunExperts<kFormat, kResident, kOneRow>(p, p.layers[layer], ExchangeOf(p, set, layer),
+                                                consumer);
         SyncConsumers();
         ++i;  // down is done
         continue;
@@ -78,9 +80,9 @@ __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& con
     const StepGemm gemm = LayerGemm(p, set, layer, kind);
     if (kind == kStepOut) RunAttention<kHeadDim, kCache>(p, layer, consumer);
     if (gemm.depth <= kResident) {
-      MultiplyResident<kFormat, kResident, kExperts>(p, gemm, consumer);
+      MultiplyResident<kFormat, kResident, kExperts, kOneRow>(p, gemm, consumer);
     } else {
-      MultiplyDeep<kFormat, kExperts>(p, gemm, consumer);
+      MultiplyDeep<kFormat, kExperts, kOneRow>(p, gemm, consumer);
     }
     SyncConsumers();  // all threads have read the others' sums
   }
@@ -93,13 +95,15 @@ __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& con
   head.num_outputs = p.head_outputs, head.depth = p.hidden_size;
   head.out_stride = p.head_outputs;
   head.output = GemmEpilogue::kFloat;
-  MultiplyResident<WeightFormat::kBf16, kResident, kExperts>(p, head, consumer);
+  MultiplyResident<WeightFormat::kBf16, kResident, kExperts, kOneRow>(p, head, consumer);
   SyncConsumers();
   if (threadIdx.x == 0) FinishLaunch(p, consumer.shared());
 }
 
-// kResident: columns of an input that fit in registers; bounds hidden_size.
-template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts>
+// kResident: columns of an input that fit in registers; bounds hidden_size. kOneRow: the step has
+// one row.
+template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts,
+          bool kOneRow>
 __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStepParams p) {
   extern __shared__ __align__(128) char memory[];
   SharedState& shared = *reinterpret_cast<SharedState*>(memory);
@@ -130,29 +134,29 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
   } else {
     TakeRegisters();
     Consumer consumer(ring, shared);
-    Compute<kFormat, kCache, kHeadDim, kResident, kExperts>(p, consumer);
+    Compute<kFormat, kCache, kHeadDim, kResident, kExperts, kOneRow>(p, consumer);
   }
 }
 
 // Calls `use` with the kernel for these sizes. Returns false if there is none.
-template <WeightFormat kFormat, CacheFormat kCache, size_t kIndex = 0, typename Use>
+template <WeightFormat kFormat, CacheFormat kCache, bool kOneRow, size_t kIndex = 0, typename Use>
 bool DispatchKernel(const DecodeStepSizes& sizes, const Use& use) {
   if constexpr (kIndex < std::size(kStepKernels)) {
     constexpr StepKernel kKernel = kStepKernels[kIndex];
     if constexpr (IsCompiled(kKernel, kFormat)) {
       if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
         return use(DecodeStepKernel<kFormat, kCache, kKernel.head_dim, kKernel.max_hidden_size,
-                                    kKernel.has_experts>);
+                                    kKernel.has_experts, kOneRow>);
       }
     }
-    return DispatchKernel<kFormat, kCache, kIndex + 1>(sizes, use);
+    return DispatchKernel<kFormat, kCache, kOneRow, kIndex + 1>(sizes, use);
   }
   return false;
 }
 
 template <WeightFormat kFormat, CacheFormat kCache>
 bool StepKernels<kFormat, kCache>::Fit(const DecodeStepSizes& sizes) {
-  return DispatchKernel<kFormat, kCache>(sizes, [](auto kernel) {
+  const auto fits = [](auto kernel) {
     int blocks = 0;
     const bool fits = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                            kSharedBytes) == cudaSuccess &&
@@ -161,7 +165,9 @@ bool StepKernels<kFormat, kCache>::Fit(const DecodeStepSizes& sizes) {
                       blocks >= 1;
     if (!fits) (void)cudaGetLastError();
     return fits;
-  });
+  };
+  return DispatchKernel<kFormat, kCache, false>(sizes, fits) &&
+         DispatchKernel<kFormat, kCache, true>(sizes, fits);
 }
 
 template <WeightFormat kFormat, CacheFormat kCache>
@@ -177,11 +183,13 @@ void StepKernels<kFormat, kCache>::Launch(const DecodeStepParams& p, int num_pro
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
-  DispatchKernel<kFormat, kCache>(SizesOf(p), [&](auto kernel) {
+  const auto launch = [&](auto kernel) {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                 kSharedBytes) == cudaSuccess &&
            cudaLaunchKernelEx(&config, kernel, p) == cudaSuccess;
-  });
+  };
+  p.num_rows == 1 ? DispatchKernel<kFormat, kCache, true>(SizesOf(p), launch)
+                  : DispatchKernel<kFormat, kCache, false>(SizesOf(p), launch);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

@@ -78,7 +78,7 @@ __device__ __forceinline__ void SelectExperts(const DecodeStepParams& p,
   if (thread == 0) BarrierArrive(&shared.selected);
 }
 
-template <WeightFormat kFormat, int kResident>
+template <WeightFormat kFormat, int kResident, bool kOneRow>
 __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& layer,
                            const LayerExchange& exchange, Consumer& consumer) {
   SharedState& shared = consumer.shared();
@@ -88,7 +88,7 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   router.out = exchange.scores, router.out_stride = exchange.stride / 2;
   router.num_outputs = p.num_experts, router.output = GemmEpilogue::kFloat;
   if (static_cast<int>(blockIdx.x) * kTileOutputs < p.num_experts) {
-    MultiplyResident<WeightFormat::kBf16, kResident, true>(p, router, consumer);
+    MultiplyResident<WeightFormat::kBf16, kResident, true, kOneRow>(p, router, consumer);
     SyncConsumers();  // all threads have read the others' sums
   }
   StepGemm gate_up = router;
@@ -97,7 +97,7 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   gate_up.experts = &shared.experts;
   gate_up.tiles_each = 2 * p.expert_inner_size / kTileOutputs;
   {
-    ResidentInput<kFormat, kResident> input;
+    ResidentInput<kFormat, kResident, kOneRow> input;
     LoadResident(p, gate_up, consumer, input);
     SelectExperts(p, exchange, consumer);
     gate_up.num_outputs = shared.experts.count * gate_up.tiles_each * kTileOutputs;
@@ -109,7 +109,7 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   down.in_stride = down.addend_stride = down.out_stride = exchange.stride;
   down.depth = p.expert_inner_size, down.num_outputs = p.hidden_size;
   down.output = GemmEpilogue::kAdd;
-  MultiplyDeep<kFormat, true>(p, down, consumer);
+  MultiplyDeep<kFormat, true, kOneRow>(p, down, consumer);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

@@ -5,88 +5,9 @@
 // only.
 #pragma once
 
-#include "backends/gpu_llm/kernels/gemm/gemm.h"
-#include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
-#include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_input.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
-
-struct StepGemm {
-  const bf16* in;       // [.., depth], rows `in_stride` apart
-  const int32_t* rows;  // rows of `in`; null: the first
-  const bf16* norm;     // [depth]; null: none
-  const bf16* addend;   // [.., num_outputs], rows `addend_stride` apart; null: none
-  const float* row_scales;
-  void* out;  // rows `out_stride` apart
-  int in_stride, addend_stride, out_stride;
-  bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
-  int num_outputs, depth;
-  GemmEpilogue output;
-  // Gate and up of the selected experts: `num_outputs` are those of all; `tiles_each` of an expert.
-  // A row's experts have consecutive columns of `out`, by rank. Null: no experts.
-  const SelectedExperts* experts;
-  int tiles_each;
-};
-
-// Columns of a K tile that a warp has, and the fragments of 8 columns that a thread has of them.
-template <WeightFormat kFormat>
-constexpr int kWarpColumns = Chunk<kFormat>::kKTileColumns / kWarps;
-template <WeightFormat kFormat>
-constexpr int kFragments = kWarpColumns<kFormat> / 32;
-
-// The first column of a fragment of lane 4 g + t.
-template <WeightFormat kFormat>
-__device__ __forceinline__ int FragmentColumn(int fragment, int t) {
-  const int first = static_cast<int>(threadIdx.x) / 32 * kWarpColumns<kFormat>;
-  if constexpr (kFormat == WeightFormat::kFp8)
-    return first + fragment / 2 * 64 + 16 * t + fragment % 2 * 8;
-  return first + fragment * 32 + 8 * t;
-}
-
-// The input of a K tile in the form that MultiplyKTile() uses.
-template <WeightFormat kFormat>
-struct KTile {
-  uint4 x[kFragments<kFormat>];
-  // int4: sums of x over the warp's columns, for rows 2 t and 2 t + 1, as a product with weights of
-  // 1 has them.
-  float sums[2] = {};
-};
-
-// Moving bits unpacks e4m3 values to 2^-120 of their value. Inputs are multiplied by 2^64 of this,
-// so that small products stay in range, and results by the rest. Inputs of 2^64 or more would
-// become infinite, but the norm of such a row already is.
-constexpr float kFp8InputFactor = 0x1p64f;
-// The factor by which a product is smaller than its weights and input say.
-template <WeightFormat kFormat>
-constexpr float kOutputFactor = kFormat == WeightFormat::kFp8    ? 0x1p56f
-                                : kFormat == WeightFormat::kInt4 ? kInt4OutputFactor
-                                                                 : 1.0f;
-
-template <WeightFormat kFormat>
-__device__ __forceinline__ void PrepareKTile(KTile<kFormat>& k_tile) {
-  if constexpr (kFormat == WeightFormat::kFp8) {
-#pragma unroll
-    for (uint4& x : k_tile.x) {
-      float values[8];
-      Unpack8(x, values);
-      // Matches the pairs that unpacking produces.
-      const auto pair = [&](int i) {
-        return PackBf16(values[i] * kFp8InputFactor, values[i + 2] * kFp8InputFactor);
-      };
-      x = {pair(0), pair(1), pair(4), pair(5)};
-    }
-  } else if constexpr (kFormat == WeightFormat::kInt4) {
-    float sums[4] = {};
-#pragma unroll
-    for (uint4& x : k_tile.x) {
-      x = {ScaleBf16Pair(x.x, kInt4EvenFactor), ScaleBf16Pair(x.y, kInt4OddFactor),
-           ScaleBf16Pair(x.z, kInt4EvenFactor), ScaleBf16Pair(x.w, kInt4OddFactor)};
-      MatrixMultiplyAdd(sums, kInt4EvenOnes, kInt4EvenOnes, kInt4OddOnes, kInt4OddOnes, x.x, x.y);
-      MatrixMultiplyAdd(sums, kInt4EvenOnes, kInt4EvenOnes, kInt4OddOnes, kInt4OddOnes, x.z, x.w);
-    }
-    k_tile.sums[0] = sums[0], k_tile.sums[1] = sums[1];
-  }
-}
 
 // Unpacks four e4m3 values of a word: {bytes 0 and 2}, {bytes 1 and 3}.
 __device__ __forceinline__ void UnpackFp8(uint32_t word, uint32_t& even, uint32_t& odd) {
@@ -95,13 +16,37 @@ __device__ __forceinline__ void UnpackFp8(uint32_t word, uint32_t& even, uint32_
 }
 // A warp's part of a K tile: sums += weights x input. `columns`: columns of the depth from the K
 // tile on; kIsWhole: at least those of a K tile.
-template <WeightFormat kFormat, bool kIsWhole = false>
+template <WeightFormat kFormat, bool kOneRow, bool kIsWhole = false>
 __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int columns,
-                                              const KTile<kFormat>& in, float (&sums)[4]) {
+                                              const KTile<kFormat, kOneRow>& in, float (&sums)[4]) {
   using Shape = Chunk<kFormat>;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   if (!kIsWhole && warp * kWarpColumns<kFormat> >= columns) return;
-  if constexpr (kFormat == WeightFormat::kInt4) {
+  if constexpr (kFormat == WeightFormat::kInt4 && kOneRow) {
+    const char* block =
+        slot + (k_tile * (Shape::kKTileColumns / kInt4BlockColumns) + warp) * Shape::kBlockBytes;
+    const auto* scales = reinterpret_cast<const uint32_t*>(block + kInt4ValueBytes) + g;
+    constexpr uint32_t kMask = 0x0f0f0f0fu;
+    int32_t products[4] = {};
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const uint4 words = reinterpret_cast<const uint4*>(block)[half * 32 + lane];
+#pragma unroll
+      for (int s = 0; s < 2; ++s) {
+        const uint32_t low = s == 0 ? words.x : words.z, high = s == 0 ? words.y : words.w;
+        const uint2& x = in.bytes[2 * half + s];
+        ByteMultiplyAdd(products, low & kMask, high & kMask, low >> 4 & kMask, high >> 4 & kMask,
+                        x.x, x.y);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const uint32_t word = scales[8 * i];
+      const int32_t product =
+          256 * products[2 * i] + products[2 * i + 1] - static_cast<int32_t>(word & 31u) * in.sum;
+      sums[2 * i] += static_cast<float>(product) * (in.scale * __uint_as_float(word & ~31u));
+    }
+  } else if constexpr (kFormat == WeightFormat::kInt4) {
     const char* block =
         slot + (k_tile * (Shape::kKTileColumns / kInt4BlockColumns) + warp) * Shape::kBlockBytes;
     const auto* scales = reinterpret_cast<const uint32_t*>(block + kInt4ValueBytes) + g;
@@ -159,21 +104,22 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
 
 // A warp's part of a slot. `columns`: columns of the depth from the slot's first on. There is no
 // branch between K tiles, so that the loads of one overlap with the products of another.
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, bool kOneRow>
 __device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
-                                             const KTile<kFormat>* k_tiles, float (&sums)[4]) {
+                                             const KTile<kFormat, kOneRow>* k_tiles,
+                                             float (&sums)[4]) {
   using Shape = Chunk<kFormat>;
   if constexpr (kFormat == WeightFormat::kInt4) {
     if (columns >= Shape::kColumns) {
 #pragma unroll
       for (int i = 0; i < Shape::kKTiles; ++i)
-        MultiplyKTile<kFormat, true>(slot, i, columns, k_tiles[i], sums);
+        MultiplyKTile<kFormat, kOneRow, true>(slot, i, columns, k_tiles[i], sums);
       return;
     }
   }
 #pragma unroll
   for (int i = 0; i < Shape::kKTiles; ++i)
-    MultiplyKTile<kFormat>(slot, i, columns - i * Shape::kKTileColumns, k_tiles[i], sums);
+    MultiplyKTile<kFormat, kOneRow>(slot, i, columns - i * Shape::kKTileColumns, k_tiles[i], sums);
 }
 
 // Epilogue of a pair of tiles: each thread stores one output of one row.
@@ -261,113 +207,12 @@ class TilePairEpilogue {
   float scale_, weight_ = 1.0f;
 };
 
-// Loads this thread's fragments of a K tile of the input; some words may not be ready yet.
-template <WeightFormat kFormat>
-__device__ __forceinline__ void LoadKTile(const StepGemm& gemm, const bf16* row, int first,
-                                          KTile<kFormat>& k_tile) {
-#pragma unroll
-  for (int i = 0; i < kFragments<kFormat>; ++i) {
-    const int column = first + FragmentColumn<kFormat>(i, threadIdx.x % 4);
-    k_tile.x[i] = {};
-    if (row != nullptr && column < gemm.depth) k_tile.x[i] = LoadWords4(row + column);
-  }
-}
-template <WeightFormat kFormat>
-__device__ __forceinline__ bool IsReady(const KTile<kFormat>& k_tile) {
-  bool is_ready = true;
-#pragma unroll
-  for (const uint4& x : k_tile.x) is_ready &= IsReady(x);
-  return is_ready;
-}
-__device__ __forceinline__ const bf16* InputRow(const DecodeStepParams& p, const StepGemm& gemm) {
-  const int g = threadIdx.x % 32 / 4;
-  if (g >= p.num_rows) return nullptr;
-  return gemm.in + (gemm.rows != nullptr ? gemm.rows[g] : g) * gemm.in_stride;
-}
-
-// An input of up to kResident columns, in registers.
-template <WeightFormat kFormat, int kResident>
-struct ResidentInput {
-  static constexpr int kKTiles = kResident / Chunk<kFormat>::kKTileColumns;
-  KTile<kFormat> k_tiles[kKTiles];
-};
-
-// Loads an input, with or without a norm. Spins for it, first for one fragment a thread, then for
-// all. Everything else is loaded before.
-template <WeightFormat kFormat, int kResident>
-__device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const StepGemm& gemm,
-                                             Consumer& consumer,
-                                             ResidentInput<kFormat, kResident>& input) {
+template <bool kExperts, WeightFormat kFormat, int kResident, bool kOneRow>
+__device__ __forceinline__ void MultiplyLoaded(
+    const DecodeStepParams& p, const StepGemm& gemm, Consumer& consumer,
+    const ResidentInput<kFormat, kResident, kOneRow>& input) {
   using Shape = Chunk<kFormat>;
-  constexpr int kKTiles = ResidentInput<kFormat, kResident>::kKTiles;
-  constexpr int kTileFragments = kFragments<kFormat>, kAllFragments = kKTiles * kTileFragments;
-  constexpr int kNormFragments = 16;  // whose norm weights fit in the memory of a warp's sums
-  static_assert(kAllFragments == kNormFragments || kAllFragments == 2 * kNormFragments);
-  const int depth = gemm.depth;
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const auto norms = [&](int fragment) {
-    return reinterpret_cast<uint4*>(consumer.shared().partials[fragment / kNormFragments][warp]) +
-           fragment % kNormFragments * 4;
-  };
-  if (gemm.norm != nullptr) {
-#pragma unroll
-    for (int i = 0; i < kAllFragments / 8; ++i) {
-      const int fragment = 8 * i + lane / 4;
-      const int column = fragment / kTileFragments * Shape::kKTileColumns +
-                         FragmentColumn<kFormat>(fragment % kTileFragments, lane % 4);
-      uint4 norm = {};
-      if (column < depth) norm = __ldg(reinterpret_cast<const uint4*>(gemm.norm + column));
-      norms(fragment)[lane % 4] = norm;
-    }
-    __syncwarp();
-  }
-  auto& k_tiles = input.k_tiles;
-  const bf16* row = InputRow(p, gemm);
-  const auto load = [&] {
-    bool is_ready = true;
-#pragma unroll
-    for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
-      LoadKTile<kFormat>(gemm, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
-#pragma unroll
-    for (int k_tile = 0; k_tile < kKTiles; ++k_tile) is_ready &= IsReady<kFormat>(k_tiles[k_tile]);
-    return is_ready;
-  };
-  if (gemm.in_is_complete) {
-    load();
-  } else {
-    const int column = FragmentColumn<kFormat>(0, lane % 4);
-    SpinUntilReady(p, consumer.shared(), [&] {
-      return row == nullptr || column >= depth || IsReady(LoadWords4(row + column));
-    });
-    SpinUntilReady(p, consumer.shared(), load);
-  }
-  if (gemm.norm != nullptr) {
-    float squares = 0.0f;
-#pragma unroll
-    for (int i = 0; i < kAllFragments; ++i) {
-      uint4& x = k_tiles[i / kTileFragments].x[i % kTileFragments];
-      float values[8], weights[8];
-      Unpack8(x, values);
-      Unpack8(norms(i)[lane % 4], weights);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) squares += values[j] * values[j], values[j] *= weights[j];
-      x = Pack8(values);
-    }
-    squares += __shfl_xor_sync(0xffffffffu, squares, 1);
-    squares += __shfl_xor_sync(0xffffffffu, squares, 2);
-    if (lane % 4 == 0) consumer.shared().squares[lane / 4][warp] = squares;
-    __syncwarp();  // before this warp's sums overwrite its norm weights
-  }
-#pragma unroll
-  for (int k_tile = 0; k_tile < kKTiles; ++k_tile) PrepareKTile<kFormat>(k_tiles[k_tile]);
-}
-
-template <bool kExperts, WeightFormat kFormat, int kResident>
-__device__ __forceinline__ void MultiplyLoaded(const DecodeStepParams& p, const StepGemm& gemm,
-                                               Consumer& consumer,
-                                               const ResidentInput<kFormat, kResident>& input) {
-  using Shape = Chunk<kFormat>;
-  constexpr int kKTiles = ResidentInput<kFormat, kResident>::kKTiles;
+  constexpr int kKTiles = ResidentInput<kFormat, kResident, kOneRow>::kKTiles;
   static_assert(kKTiles % Shape::kKTiles == 0);
   const auto& k_tiles = input.k_tiles;
   const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
@@ -375,7 +220,7 @@ __device__ __forceinline__ void MultiplyLoaded(const DecodeStepParams& p, const 
   int turn = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count, kOutputFactor<kFormat>);
+    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count, kOutputFactor<kFormat, kOneRow>);
     float sums[2][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < kKTiles / Shape::kKTiles; ++chunk) {
@@ -384,8 +229,8 @@ __device__ __forceinline__ void MultiplyLoaded(const DecodeStepParams& p, const 
       for (int tile = 0; tile < 2; ++tile) {
         if (tile >= count) break;
         const char* slot = consumer.Wait();
-        MultiplySlot<kFormat>(slot, depth - chunk * Shape::kColumns,
-                              k_tiles + chunk * Shape::kKTiles, sums[tile]);
+        MultiplySlot<kFormat, kOneRow>(slot, depth - chunk * Shape::kColumns,
+                                       k_tiles + chunk * Shape::kKTiles, sums[tile]);
         consumer.Release();
       }
     }
@@ -394,10 +239,10 @@ __device__ __forceinline__ void MultiplyLoaded(const DecodeStepParams& p, const 
 }
 
 // For a depth of up to kResident columns.
-template <WeightFormat kFormat, int kResident, bool kExperts>
+template <WeightFormat kFormat, int kResident, bool kExperts, bool kOneRow>
 __device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm,
                                  Consumer& consumer) {
-  ResidentInput<kFormat, kResident> input;
+  ResidentInput<kFormat, kResident, kOneRow> input;
   LoadResident(p, gemm, consumer, input);
   MultiplyLoaded<kExperts>(p, gemm, consumer, input);
 }
@@ -405,19 +250,16 @@ __device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm
 // For any depth, without a norm. The input is read again for each pair of tiles, some K tiles
 // ahead. The first pair starts with the columns that are ready. kExperts: the depth is that of one
 // selected expert after the other, and a row that has not selected an expert has zeros there.
-template <WeightFormat kFormat, bool kExperts>
+template <WeightFormat kFormat, bool kExperts, bool kOneRow>
 __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Consumer& consumer) {
   using Shape = Chunk<kFormat>;
+  using Input = ChunkInput<kFormat, kOneRow>;
   // In chunks.
   constexpr int kAhead = kFormat == WeightFormat::kBf16 ? 2048 / Shape::kColumns : 1;
   const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
   const SelectedExperts& selected = consumer.shared().experts;
   const int num_parts = kExperts ? selected.count : 1;
-  const bf16* const first_row = InputRow(p, gemm);
-  const int g = static_cast<int>(threadIdx.x) % 32 / 4;
-  struct Input {
-    KTile<kFormat> k_tiles[Shape::kKTiles];
-  };
+  const bf16* const first_row = Input::Row(p, gemm);
   struct Position {
     int part = 0, column = 0;
   };
@@ -426,12 +268,10 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
   const auto load_at = [&](Position from, Input& to) {
     const bf16* row = first_row;
     if constexpr (kExperts) {
-      const int rank = row != nullptr ? selected.ranks[from.part][g] : -1;
+      const int rank = row != nullptr ? selected.ranks[from.part][Input::RowIndex()] : -1;
       row = rank < 0 ? nullptr : row + rank * depth;
     }
-#pragma unroll
-    for (int i = 0; i < Shape::kKTiles; ++i)
-      LoadKTile<kFormat>(gemm, row, from.column + i * Shape::kKTileColumns, to.k_tiles[i]);
+    to.Load(gemm, row, from.column);
   };
   const auto after = [&](Position position) {
     position.column += Shape::kColumns;
@@ -445,12 +285,6 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
     load_at(next, to);
     next = after(next);
   };
-  const auto is_ready = [&](const Input& input) {
-    bool all = true;
-#pragma unroll
-    for (const KTile<kFormat>& k_tile : input.k_tiles) all &= IsReady<kFormat>(k_tile);
-    return all;
-  };
   if (num_parts > 0) {
 #pragma unroll
     for (Input& input : ahead) load(input);
@@ -459,7 +293,8 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
   int turn = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count, kOutputFactor<kFormat>);
+    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count,
+                                        kOutputFactor<kFormat, Input::kIsByRow>);
     float sums[2][4] = {};
     Position at;
     const int num_chunks = num_parts * ((depth + Shape::kColumns - 1) / Shape::kColumns);
@@ -468,22 +303,22 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
 #pragma unroll
       for (int i = 1; i < kAhead; ++i) ahead[i - 1] = ahead[i];
       load(ahead[kAhead - 1]);
-      if (!__all_sync(0xffffffffu, is_ready(now))) {
+      if (!__all_sync(0xffffffffu, now.is_ready())) {
         SpinUntilReady(p, consumer.shared(), [&] {
           load_at(at, now);
-          return is_ready(now);
+          return now.is_ready();
         });
         next = after(at);  // the loads in flight were issued too early as well
 #pragma unroll
         for (Input& input : ahead) load(input);
       }
-#pragma unroll
-      for (KTile<kFormat>& k_tile : now.k_tiles) PrepareKTile<kFormat>(k_tile);
+      typename Input::KTiles k_tiles;
+      now.Prepare(consumer.shared(), turn, k_tiles);
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
         if (tile >= count) break;
         const char* slot = consumer.Wait();
-        MultiplySlot<kFormat>(slot, depth - at.column, now.k_tiles, sums[tile]);
+        MultiplySlot<kFormat, Input::kIsByRow>(slot, depth - at.column, k_tiles.all, sums[tile]);
         consumer.Release();
       }
     }

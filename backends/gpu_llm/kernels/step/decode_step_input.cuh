@@ -1,0 +1,428 @@
+// Inputs of the matrix products of a fused decode step: a block of threads loads the activations
+// that others have computed, norms them, and keeps them in the form in which MultiplyKTile() takes
+// them. Each warp has an eighth of the columns. Device code only.
+#pragma once
+
+#include <type_traits>
+
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
+
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
+
+struct StepGemm {
+  const bf16* in;       // [.., depth], rows `in_stride` apart
+  const int32_t* rows;  // rows of `in`; null: the first
+  const bf16* norm;     // [depth]; null: none
+  const bf16* addend;   // [.., num_outputs], rows `addend_stride` apart; null: none
+  const float* row_scales;
+  void* out;  // rows `out_stride` apart
+  int in_stride, addend_stride, out_stride;
+  bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
+  int num_outputs, depth;
+  GemmEpilogue output;
+  // Gate and up of the selected experts: `num_outputs` are those of all; `tiles_each` of an expert.
+  // A row's experts have consecutive columns of `out`, by rank. Null: no experts.
+  const SelectedExperts* experts;
+  int tiles_each;
+};
+
+// Columns of a K tile that a warp has, and the fragments of 8 columns that a thread has of them.
+template <WeightFormat kFormat>
+constexpr int kWarpColumns = Chunk<kFormat>::kKTileColumns / kWarps;
+template <WeightFormat kFormat>
+constexpr int kFragments = kWarpColumns<kFormat> / 32;
+
+// The first column of a fragment of lane 4 g + t.
+template <WeightFormat kFormat>
+__device__ __forceinline__ int FragmentColumn(int fragment, int t) {
+  const int first = static_cast<int>(threadIdx.x) / 32 * kWarpColumns<kFormat>;
+  if constexpr (kFormat == WeightFormat::kFp8)
+    return first + fragment / 2 * 64 + 16 * t + fragment % 2 * 8;
+  return first + fragment * 32 + 8 * t;
+}
+
+// The input of a K tile in the form that MultiplyKTile() uses. kOneRow: of a step with one row.
+template <WeightFormat kFormat, bool kOneRow>
+struct KTile {
+  uint4 x[kFragments<kFormat>];
+  // int4: sums of x over the warp's columns, for rows 2 t and 2 t + 1, as a product with weights of
+  // 1 has them.
+  float sums[2] = {};
+};
+// Int4 weights are bytes as soon as they are masked, and the tensor cores multiply bytes twice as
+// fast as bf16 values. So the only row is two columns of operand b: a value is (256 high + low)
+// times the scale of the warp's 128 columns, whose largest value has 14 bits.
+template <>
+struct KTile<WeightFormat::kInt4, true> {
+  uint2 bytes[kFragments<WeightFormat::kInt4>];  // even lanes of a group of t: high, odd ones: low
+  int32_t sum;                                   // of the values
+  float scale;
+};
+
+// Moving bits unpacks e4m3 values to 2^-120 of their value. Inputs are multiplied by 2^64 of this,
+// so that small products stay in range, and results by the rest. Inputs of 2^64 or more would
+// become infinite, but the norm of such a row already is.
+constexpr float kFp8InputFactor = 0x1p64f;
+// The factor by which a product is smaller than its weights and input say.
+template <WeightFormat kFormat, bool kOneRow>
+constexpr float kOutputFactor = kFormat == WeightFormat::kFp8                ? 0x1p56f
+                                : kFormat == WeightFormat::kInt4 && !kOneRow ? kInt4OutputFactor
+                                                                             : 1.0f;
+
+// Fragments of fp8 and int4 inputs as the weights' pairs need them.
+template <WeightFormat kFormat>
+__device__ __forceinline__ uint4 PrepareFragment(const uint4& x) {
+  if constexpr (kFormat == WeightFormat::kFp8) {
+    float values[8];
+    Unpack8(x, values);
+    // Matches the pairs that unpacking produces.
+    const auto pair = [&](int i) {
+      return PackBf16(values[i] * kFp8InputFactor, values[i + 2] * kFp8InputFactor);
+    };
+    return {pair(0), pair(1), pair(4), pair(5)};
+  } else if constexpr (kFormat == WeightFormat::kInt4) {
+    return {ScaleBf16Pair(x.x, kInt4EvenFactor), ScaleBf16Pair(x.y, kInt4OddFactor),
+            ScaleBf16Pair(x.z, kInt4EvenFactor), ScaleBf16Pair(x.w, kInt4OddFactor)};
+  } else {
+    return x;
+  }
+}
+template <WeightFormat kFormat>
+__device__ __forceinline__ void PrepareKTile(KTile<kFormat, false>& k_tile) {
+#pragma unroll
+  for (uint4& x : k_tile.x) x = PrepareFragment<kFormat>(x);
+  if constexpr (kFormat == WeightFormat::kInt4) {
+    float sums[4] = {};
+#pragma unroll
+    for (const uint4& x : k_tile.x) {
+      MatrixMultiplyAdd(sums, kInt4EvenOnes, kInt4EvenOnes, kInt4OddOnes, kInt4OddOnes, x.x, x.y);
+      MatrixMultiplyAdd(sums, kInt4EvenOnes, kInt4EvenOnes, kInt4OddOnes, kInt4OddOnes, x.z, x.w);
+    }
+    k_tile.sums[0] = sums[0], k_tile.sums[1] = sums[1];
+  }
+}
+
+// Loads this thread's fragments of a K tile of the input; some words may not be ready yet.
+template <WeightFormat kFormat>
+__device__ __forceinline__ void LoadKTile(const StepGemm& gemm, const bf16* row, int first,
+                                          KTile<kFormat, false>& k_tile) {
+#pragma unroll
+  for (int i = 0; i < kFragments<kFormat>; ++i) {
+    const int column = first + FragmentColumn<kFormat>(i, threadIdx.x % 4);
+    k_tile.x[i] = {};
+    if (row != nullptr && column < gemm.depth) k_tile.x[i] = LoadWords4(row + column);
+  }
+}
+template <WeightFormat kFormat>
+__device__ __forceinline__ bool IsReady(const KTile<kFormat, false>& k_tile) {
+  bool is_ready = true;
+#pragma unroll
+  for (const uint4& x : k_tile.x) is_ready &= IsReady(x);
+  return is_ready;
+}
+__device__ __forceinline__ const bf16* InputRow(const DecodeStepParams& p, const StepGemm& gemm) {
+  const int g = threadIdx.x % 32 / 4;
+  if (g >= p.num_rows) return nullptr;
+  return gemm.in + (gemm.rows != nullptr ? gemm.rows[g] : g) * gemm.in_stride;
+}
+
+// A lane's share of the only row of a step. The lanes of a warp divide its columns of kKTiles K
+// tiles among them, norm and convert them, and exchange the results in shared memory. Where lanes
+// load what they multiply (several rows), four of 32 would do all of this.
+template <WeightFormat kFormat, int kKTiles>
+class RowShare {
+ public:
+  static constexpr int kTileFragments = kFragments<kFormat>;
+  static constexpr int kEach = kKTiles * kTileFragments / 8;  // fragments of a lane
+  static_assert(kKTiles * kTileFragments % 8 == 0);
+
+  // Begins at the first column of the row's K tiles, of which it has `columns`. Returns whether all
+  // words are ready.
+  __device__ __forceinline__ bool Load(const bf16* row, int columns) {
+    bool is_ready = true;
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      words_[i] = {};
+      if (Column(i) < columns) words_[i] = LoadWords4(row + Column(i));
+    }
+#pragma unroll
+    for (const uint4& words : words_) is_ready &= IsReady(words);
+    return is_ready;
+  }
+  __device__ __forceinline__ bool is_ready() const {
+    bool is_ready = true;
+#pragma unroll
+    for (const uint4& words : words_) is_ready &= IsReady(words);
+    return is_ready;
+  }
+
+  // The weights of a norm.
+  struct Norm {
+    uint4 words[kEach];
+
+    __device__ __forceinline__ void Load(const bf16* weights, int columns) {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) {
+        words[i] = {};
+        if (Column(i) < columns)
+          words[i] = __ldg(reinterpret_cast<const uint4*>(weights + Column(i)));
+      }
+    }
+  };
+
+  // Stores this lane's part, multiplied by `norm` unless that is null, and takes the warp's K
+  // tiles. Returns the sum of this lane's squares. `turn`: of SharedState::partials, which is free.
+  __device__ __forceinline__ float Exchange(const Norm* norm, SharedState& shared, int turn,
+                                            KTile<kFormat, true> (&k_tiles)[kKTiles]) const {
+    float squares = 0.0f;
+    int32_t sums[kEach];
+    float scales[kEach];
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      float values[8];
+      Unpack8(words_[i], values);
+      if (norm != nullptr) {
+        float weights[8];
+        Unpack8(norm->words[i], weights);
+#pragma unroll
+        for (int j = 0; j < 8; ++j) squares += values[j] * values[j], values[j] *= weights[j];
+      }
+      uint4& to = Place(shared, turn, 8 * i + Group());
+      if constexpr (kFormat == WeightFormat::kInt4) {
+        to = ToBytes(values, sums[i], scales[i]);
+      } else {
+        to = PrepareFragment<kFormat>(Pack8(values));
+      }
+    }
+    __syncwarp();
+#pragma unroll
+    for (int k = 0; k < kKTiles; ++k) {
+#pragma unroll
+      for (int c = 0; c < kTileFragments; ++c) {
+        const uint4& from = Place(shared, turn, k * kTileFragments + c);
+        if constexpr (kFormat == WeightFormat::kInt4) {
+          k_tiles[k].bytes[c] = reinterpret_cast<const uint2*>(&from)[Group() % 2];
+        } else {
+          k_tiles[k].x[c] = from;
+        }
+      }
+      if constexpr (kFormat == WeightFormat::kInt4) {
+        k_tiles[k].sum = __shfl_sync(0xffffffffu, sums[k / 2], k % 2 * 16);
+        k_tiles[k].scale = __shfl_sync(0xffffffffu, scales[k / 2], k % 2 * 16);
+      }
+    }
+    __syncwarp();  // before this warp's sums overwrite it
+    return squares;
+  }
+
+ private:
+  __device__ static __forceinline__ int Group() {
+    return threadIdx.x % 32 / 4;
+  }
+  __device__ static __forceinline__ int Column(int i) {
+    const int fragment = 8 * i + Group();
+    return fragment / kTileFragments * Chunk<kFormat>::kKTileColumns +
+           FragmentColumn<kFormat>(fragment % kTileFragments, threadIdx.x % 4);
+  }
+  __device__ static __forceinline__ uint4& Place(SharedState& shared, int turn, int fragment) {
+    const int warp = threadIdx.x / 32;
+    return reinterpret_cast<uint4*>(
+        shared.partials[(turn + fragment / 16) % 2][warp])[fragment % 16 * 4 + threadIdx.x % 4];
+  }
+
+  // Eight values as bytes: high and low of the columns that are even nibbles of a word of weights,
+  // and of those that are odd ones. `sum` and `scale` are those of the K tile, which 16 lanes
+  // share.
+  __device__ static __forceinline__ uint4 ToBytes(const float (&values)[8], int32_t& sum,
+                                                  float& scale) {
+    const uint32_t mates = threadIdx.x % 32 < 16 ? 0x0000ffffu : 0xffff0000u;
+    uint32_t largest = 0;  // magnitudes are ordered as their bits
+#pragma unroll
+    for (const float value : values) largest = max(largest, __float_as_uint(value) & 0x7fffffffu);
+    largest = __reduce_max_sync(mates, largest);
+    const uint32_t exponent = max(largest >> 23, 14u);
+    const float factor = __uint_as_float((267u - exponent) << 23);
+    scale = __uint_as_float(largest < 0x7f800000u ? (exponent - 13u) << 23 : 0x7fc00000u);
+    uint32_t low[8], high[8];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      low[j] = __float_as_uint(fmaf(values[j], factor, 0x1.8p23f));  // the integer, modulo 2^16
+      high[j] = low[j] + 128;  // because the low byte is signed
+    }
+    const auto pack = [](const uint32_t(&from)[8], int first, uint32_t byte) {
+      return __byte_perm(__byte_perm(from[first], from[first + 4], byte),
+                         __byte_perm(from[first + 1], from[first + 5], byte), 0x5410);
+    };
+    const uint4 packed = {pack(high, 0, 0x0051), pack(high, 2, 0x0051), pack(low, 0, 0x0040),
+                          pack(low, 2, 0x0040)};
+    constexpr int32_t kOnes = 0x01010101;
+    const int32_t high_sum = __dp4a(static_cast<int32_t>(packed.x), kOnes,
+                                    __dp4a(static_cast<int32_t>(packed.y), kOnes, 0));
+    const int32_t low_sum = __dp4a(static_cast<int32_t>(packed.z), kOnes,
+                                   __dp4a(static_cast<int32_t>(packed.w), kOnes, 0));
+    sum = __reduce_add_sync(mates, 256 * high_sum + low_sum);
+    return packed;
+  }
+
+  uint4 words_[kEach];
+};
+
+// A chunk of an input of any depth, without a norm.
+template <WeightFormat kFormat, bool kOneRow>
+class ChunkInput {
+ public:
+  // Only int4 inputs gain from RowShare here: the others need no conversion, or a short one.
+  static constexpr bool kIsByRow = kOneRow && kFormat == WeightFormat::kInt4;
+  struct KTiles {
+    KTile<kFormat, kIsByRow> all[Chunk<kFormat>::kKTiles];
+  };
+
+  // The row of the step that this thread loads, and its beginning; null: none.
+  __device__ static __forceinline__ int RowIndex() {
+    return kIsByRow ? 0 : static_cast<int>(threadIdx.x) % 32 / 4;
+  }
+  __device__ static __forceinline__ const bf16* Row(const DecodeStepParams& p,
+                                                    const StepGemm& gemm) {
+    return kIsByRow ? gemm.in : InputRow(p, gemm);
+  }
+  // `row`: null: zeros.
+  __device__ __forceinline__ void Load(const StepGemm& gemm, const bf16* row, int column) {
+    if constexpr (kIsByRow) {
+      raw_.Load(row + column, row == nullptr ? 0 : gemm.depth - column);
+    } else {
+#pragma unroll
+      for (int i = 0; i < Chunk<kFormat>::kKTiles; ++i)
+        LoadKTile<kFormat>(gemm, row, column + i * Chunk<kFormat>::kKTileColumns, raw_.all[i]);
+    }
+  }
+  __device__ __forceinline__ bool is_ready() const {
+    if constexpr (kIsByRow) {
+      return raw_.is_ready();
+    } else {
+      bool all = true;
+#pragma unroll
+      for (const auto& k_tile : raw_.all) all &= IsReady<kFormat>(k_tile);
+      return all;
+    }
+  }
+  // Called by all lanes. `turn`: of SharedState::partials, which is free.
+  __device__ __forceinline__ void Prepare(SharedState& shared, int turn, KTiles& to) const {
+    if constexpr (kIsByRow) {
+      raw_.Exchange(nullptr, shared, turn, to.all);
+    } else {
+      to = raw_;
+#pragma unroll
+      for (auto& k_tile : to.all) PrepareKTile<kFormat>(k_tile);
+    }
+  }
+
+ private:
+  std::conditional_t<kIsByRow, RowShare<kFormat, Chunk<kFormat>::kKTiles>, KTiles> raw_;
+};
+
+// An input of up to kResident columns, in registers.
+template <WeightFormat kFormat, int kResident, bool kOneRow>
+struct ResidentInput {
+  static constexpr int kKTiles = kResident / Chunk<kFormat>::kKTileColumns;
+  KTile<kFormat, kOneRow> k_tiles[kKTiles];
+};
+
+// Loads the only row of a step, with or without a norm.
+template <WeightFormat kFormat, int kResident>
+__device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const StepGemm& gemm,
+                                             Consumer& consumer,
+                                             ResidentInput<kFormat, kResident, true>& input) {
+  using Share = RowShare<kFormat, ResidentInput<kFormat, kResident, true>::kKTiles>;
+  Share share;
+  typename Share::Norm norm;
+  if (gemm.norm != nullptr) norm.Load(gemm.norm, gemm.depth);
+  const bf16* row = gemm.in;
+  if (gemm.rows != nullptr) row += gemm.rows[0] * gemm.in_stride;
+  const auto load = [&] { return share.Load(row, gemm.depth); };
+  if (gemm.in_is_complete) {
+    load();
+  } else {
+    SpinUntilReady(p, consumer.shared(), load);
+  }
+  SharedState& shared = consumer.shared();
+  if (gemm.norm != nullptr) {
+    const float squares = WarpSum(share.Exchange(&norm, shared, 0, input.k_tiles));
+    if (threadIdx.x % 32 == 0) shared.squares[0][threadIdx.x / 32] = squares;
+  } else {
+    share.Exchange(nullptr, shared, 0, input.k_tiles);
+  }
+}
+
+// Loads an input, with or without a norm. Spins for it, first for one fragment a thread, then for
+// all. Everything else is loaded before.
+template <WeightFormat kFormat, int kResident>
+__device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const StepGemm& gemm,
+                                             Consumer& consumer,
+                                             ResidentInput<kFormat, kResident, false>& input) {
+  using Shape = Chunk<kFormat>;
+  constexpr int kKTiles = ResidentInput<kFormat, kResident, false>::kKTiles;
+  constexpr int kTileFragments = kFragments<kFormat>, kAllFragments = kKTiles * kTileFragments;
+  constexpr int kNormFragments = 16;  // whose norm weights fit in the memory of a warp's sums
+  static_assert(kAllFragments == kNormFragments || kAllFragments == 2 * kNormFragments);
+  const int depth = gemm.depth;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const auto norms = [&](int fragment) {
+    return reinterpret_cast<uint4*>(consumer.shared().partials[fragment / kNormFragments][warp]) +
+           fragment % kNormFragments * 4;
+  };
+  if (gemm.norm != nullptr) {
+#pragma unroll
+    for (int i = 0; i < kAllFragments / 8; ++i) {
+      const int fragment = 8 * i + lane / 4;
+      const int column = fragment / kTileFragments * Shape::kKTileColumns +
+                         FragmentColumn<kFormat>(fragment % kTileFragments, lane % 4);
+      uint4 norm = {};
+      if (column < depth) norm = __ldg(reinterpret_cast<const uint4*>(gemm.norm + column));
+      norms(fragment)[lane % 4] = norm;
+    }
+    __syncwarp();
+  }
+  auto& k_tiles = input.k_tiles;
+  const bf16* row = InputRow(p, gemm);
+  const auto load = [&] {
+    bool is_ready = true;
+#pragma unroll
+    for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
+      LoadKTile<kFormat>(gemm, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
+#pragma unroll
+    for (int k_tile = 0; k_tile < kKTiles; ++k_tile) is_ready &= IsReady<kFormat>(k_tiles[k_tile]);
+    return is_ready;
+  };
+  if (gemm.in_is_complete) {
+    load();
+  } else {
+    const int column = FragmentColumn<kFormat>(0, lane % 4);
+    SpinUntilReady(p, consumer.shared(), [&] {
+      return row == nullptr || column >= depth || IsReady(LoadWords4(row + column));
+    });
+    SpinUntilReady(p, consumer.shared(), load);
+  }
+  if (gemm.norm != nullptr) {
+    float squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kAllFragments; ++i) {
+      uint4& x = k_tiles[i / kTileFragments].x[i % kTileFragments];
+      float values[8], weights[8];
+      Unpack8(x, values);
+      Unpack8(norms(i)[lane % 4], weights);
+#pragma unroll
+      for (int j = 0; j < 8; ++j) squares += values[j] * values[j], values[j] *= weights[j];
+      x = Pack8(values);
+    }
+    squares += __shfl_xor_sync(0xffffffffu, squares, 1);
+    squares += __shfl_xor_sync(0xffffffffu, squares, 2);
+    if (lane % 4 == 0) consumer.shared().squares[lane / 4][warp] = squares;
+    __syncwarp();  // before this warp's sums overwrite its norm weights
+  }
+#pragma unroll
+  for (int k_tile = 0; k_tile < kKTiles; ++k_tile) PrepareKTile<kFormat>(k_tiles[k_tile]);
+}
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step
