@@ -122,17 +122,23 @@ __device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
     MultiplyKTile<kFormat, kOneRow>(slot, i, columns - i * Shape::kKTileColumns, k_tiles[i], sums);
 }
 
-// Epilogue of a pair of tiles: each thread stores one output of one row.
-template <bool kExperts>
+// Epilogue of a pair of tiles. With several rows each thread stores one output of one row. The 32
+// outputs of the only row are those of the lanes of one warp, the warps in turn: the others go on
+// with the next pair.
+template <bool kExperts, bool kOneRow>
 class TilePairEpilogue {
  public:
+  // `pair`: of the product.
   __device__ TilePairEpilogue(const DecodeStepParams& p, const StepGemm& gemm, int first_tile,
-                              int count, float output_factor)
-      : product_(gemm), scale_(output_factor) {
-    const int thread = threadIdx.x, lane = thread % 128 / 4, j = thread % 4;
-    tile_ = first_tile + thread / 128 * static_cast<int>(gridDim.x);
-    token_ = lane % 4 * 2 + j % 2;
-    stores_ = thread / 128 < count && token_ < p.num_rows;
+                              int count, int pair, float output_factor)
+      : product_(gemm), pair_(pair), scale_(output_factor) {
+    const int thread = threadIdx.x, lane = thread % 32;
+    const int half = kOneRow ? lane / 16 : thread / 128;  // which tile
+    tile_ = first_tile + half * static_cast<int>(gridDim.x);
+    token_ = kOneRow ? 0 : thread % 16 / 4 * 2 + thread % 2;
+    place_ = kOneRow ? lane % 16 : thread % 128 / 16 + thread % 4 / 2 * 8;
+    stores_ = half < count && token_ < p.num_rows;
+    if (kOneRow) stores_ &= IsTaken();
     row_ = token_ * gemm.out_stride;
     if (kExperts && stores_ && gemm.experts != nullptr) {
       const int at = tile_ / gemm.tiles_each, rank = gemm.experts->ranks[at][token_];
@@ -141,25 +147,16 @@ class TilePairEpilogue {
       row_ += rank * gemm.tiles_each * (kTileOutputs / 2);
       if (stores_) weight_ = gemm.experts->weights[token_][rank];
     }
-    output_ = tile_ * kTileOutputs + lane / 4 + j / 2 * 8;
+    output_ = tile_ * kTileOutputs + place_;
     if (kExperts && gemm.experts == nullptr) stores_ &= output_ < gemm.num_outputs;
     if (stores_ && gemm.addend != nullptr) addend_ = LoadWord(AddendWord());
     if (stores_ && gemm.row_scales != nullptr) scale_ *= gemm.row_scales[output_];
   }
 
-  __device__ void Finish(const DecodeStepParams& p, SharedState& shared, int turn,
+  __device__ void Finish(const DecodeStepParams& p, SharedState& shared,
                          const float (&sums)[2][4]) {
-    const int thread = threadIdx.x, warp = thread / 32;
-#pragma unroll
-    for (int tile = 0; tile < 2; ++tile) {
-      *reinterpret_cast<float4*>(shared.partials[turn][warp][tile][thread % 32]) = {
-          sums[tile][0], sums[tile][1], sums[tile][2], sums[tile][3]};
-    }
-    SyncConsumers();
-    float value = 0.0f;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w)
-      value += shared.partials[turn][w][thread / 128][thread % 128 / 4][thread % 4];
+    float value;
+    if (!Sum(shared, sums, value)) return;
     if (product_.norm != nullptr) {
       float squares = 0.0f;
 #pragma unroll
@@ -176,11 +173,11 @@ class TilePairEpilogue {
     int column = output_;
     bool stores = stores_;
     if (product_.output == GemmEpilogue::kSiluGate) {
-      const float up = __shfl_xor_sync(0xffffffffu, value, 2);
+      const float up = __shfl_xor_sync(0xffffffffu, value, kOneRow ? 8 : 2);
       value = value / (1.0f + __expf(-value)) * up;
       if constexpr (kExperts) value *= weight_;
-      column = tile_ * (kTileOutputs / 2) + thread % 128 / 16;
-      stores &= thread % 4 < 2;
+      column = tile_ * (kTileOutputs / 2) + place_;
+      stores &= place_ < kTileOutputs / 2;
     } else if (product_.addend != nullptr) {
       if (!product_.addend_is_complete) {
         SpinUntilReady(p, shared, [&] {
@@ -190,18 +187,57 @@ class TilePairEpilogue {
       }
       value += output_ % 2 == 0 ? LowBf16(addend_) : HighBf16(addend_);
     }
-    const float next = __shfl_xor_sync(0xffffffffu, value, 16);  // of the next column
+    const float next = __shfl_xor_sync(0xffffffffu, value, kOneRow ? 1 : 16);  // the next column's
     if (stores && column % 2 == 0)
       StoreWord(static_cast<bf16*>(product_.out) + row_ + column, PackBf16(value, next));
   }
 
  private:
+  // Whether this warp finishes the pair of the only row.
+  __device__ bool IsTaken() const {
+    return static_cast<int>(threadIdx.x) / 32 == pair_ % kWarps;
+  }
+  // Adds what the warps have of this thread's output. Returns false if it has none.
+  __device__ bool Sum(SharedState& shared, const float (&sums)[2][4], float& value) const {
+    const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
+    value = 0.0f;
+    if constexpr (kOneRow) {
+      // A warp is behind another one by three pairs at most: those that fit in the ring.
+      static_assert(kSlots <= 2 * (kRowBuffers - 1));
+      float(&all)[kWarps][32] = shared.row_sums[pair_ % kRowBuffers];
+      if (lane % 4 == 0) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+          all[warp][i / 2 * 16 + i % 2 * 8 + lane / 4] = sums[i / 2][i % 2 * 2];
+      }
+      const int barrier = kFirstRowBarrier + pair_ % kRowBuffers;
+      if (!IsTaken()) {
+        asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(32 * kWarps) : "memory");
+        return false;
+      }
+      asm volatile("bar.sync %0, %1;" ::"r"(barrier), "n"(32 * kWarps) : "memory");
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) value += all[w][lane];
+    } else {
+      auto& all = shared.partials[pair_ % 2];
+#pragma unroll
+      for (int tile = 0; tile < 2; ++tile) {
+        *reinterpret_cast<float4*>(all[warp][tile][lane]) = {sums[tile][0], sums[tile][1],
+                                                             sums[tile][2], sums[tile][3]};
+      }
+      SyncConsumers();
+#pragma unroll
+      for (int w = 0; w < kWarps; ++w) value += all[w][thread / 128][thread % 128 / 4][thread % 4];
+    }
+    return true;
+  }
   __device__ const bf16* AddendWord() const {
     return product_.addend + token_ * product_.addend_stride + output_ / 2 * 2;
   }
 
   const StepGemm& product_;
-  int tile_, output_, token_, row_;
+  const int pair_;
+  int tile_, place_, output_, token_, row_;  // place_: of the output in the tile
   bool stores_;
   uint32_t addend_ = 0;  // two columns of the addend
   float scale_, weight_ = 1.0f;
@@ -217,10 +253,11 @@ __device__ __forceinline__ void MultiplyLoaded(
   const auto& k_tiles = input.k_tiles;
   const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
   const int num_tiles = (gemm.num_outputs + kTileOutputs - 1) / kTileOutputs;
-  int turn = 0;
-  for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
+  int pair = 0;
+  for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, ++pair) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count, kOutputFactor<kFormat, kOneRow>);
+    TilePairEpilogue<kExperts, kOneRow> epilogue(p, gemm, first, count, pair,
+                                                 kOutputFactor<kFormat, kOneRow>);
     float sums[2][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < kKTiles / Shape::kKTiles; ++chunk) {
@@ -234,7 +271,7 @@ __device__ __forceinline__ void MultiplyLoaded(
         consumer.Release();
       }
     }
-    epilogue.Finish(p, consumer.shared(), turn, sums);
+    epilogue.Finish(p, consumer.shared(), sums);
   }
 }
 
@@ -290,11 +327,11 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
     for (Input& input : ahead) load(input);
   }
   const int num_tiles = gemm.num_outputs / kTileOutputs;
-  int turn = 0;
-  for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, turn ^= 1) {
+  int pair = 0;
+  for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, ++pair) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue<kExperts> epilogue(p, gemm, first, count,
-                                        kOutputFactor<kFormat, Input::kIsByRow>);
+    TilePairEpilogue<kExperts, kOneRow> epilogue(p, gemm, first, count, pair,
+                                                 kOutputFactor<kFormat, Input::kIsByRow>);
     float sums[2][4] = {};
     Position at;
     const int num_chunks = num_parts * ((depth + Shape::kColumns - 1) / Shape::kColumns);
@@ -313,7 +350,7 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
         for (Input& input : ahead) load(input);
       }
       typename Input::KTiles k_tiles;
-      now.Prepare(consumer.shared(), turn, k_tiles);
+      now.Prepare(consumer.shared(), k_tiles);
 #pragma unroll
       for (int tile = 0; tile < 2; ++tile) {
         if (tile >= count) break;
@@ -322,7 +359,7 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
         consumer.Release();
       }
     }
-    epilogue.Finish(p, consumer.shared(), turn, sums);
+    epilogue.Finish(p, consumer.shared(), sums);
   }
 }
 

@@ -174,7 +174,7 @@ class RowShare {
 
   // Stores this lane's part, multiplied by `norm` unless that is null, and takes the warp's K
   // tiles. Returns the sum of this lane's squares. `turn`: of SharedState::partials, which is free.
-  __device__ __forceinline__ float Exchange(const Norm* norm, SharedState& shared, int turn,
+  __device__ __forceinline__ float Exchange(const Norm* norm, SharedState& shared,
                                             KTile<kFormat, true> (&k_tiles)[kKTiles]) const {
     float squares = 0.0f;
     int32_t sums[kEach];
@@ -189,7 +189,7 @@ class RowShare {
 #pragma unroll
         for (int j = 0; j < 8; ++j) squares += values[j] * values[j], values[j] *= weights[j];
       }
-      uint4& to = Place(shared, turn, 8 * i + Group());
+      uint4& to = Place(shared, 8 * i + Group());
       if constexpr (kFormat == WeightFormat::kInt4) {
         to = ToBytes(values, sums[i], scales[i]);
       } else {
@@ -201,7 +201,7 @@ class RowShare {
     for (int k = 0; k < kKTiles; ++k) {
 #pragma unroll
       for (int c = 0; c < kTileFragments; ++c) {
-        const uint4& from = Place(shared, turn, k * kTileFragments + c);
+        const uint4& from = Place(shared, k * kTileFragments + c);
         if constexpr (kFormat == WeightFormat::kInt4) {
           k_tiles[k].bytes[c] = reinterpret_cast<const uint2*>(&from)[Group() % 2];
         } else {
@@ -213,7 +213,7 @@ class RowShare {
         k_tiles[k].scale = __shfl_sync(0xffffffffu, scales[k / 2], k % 2 * 16);
       }
     }
-    __syncwarp();  // before this warp's sums overwrite it
+    __syncwarp();  // before the next exchange
     return squares;
   }
 
@@ -226,10 +226,11 @@ class RowShare {
     return fragment / kTileFragments * Chunk<kFormat>::kKTileColumns +
            FragmentColumn<kFormat>(fragment % kTileFragments, threadIdx.x % 4);
   }
-  __device__ static __forceinline__ uint4& Place(SharedState& shared, int turn, int fragment) {
+  // In the warp's part of SharedState::partials, which is of no other use if there is one row.
+  __device__ static __forceinline__ uint4& Place(SharedState& shared, int fragment) {
     const int warp = threadIdx.x / 32;
     return reinterpret_cast<uint4*>(
-        shared.partials[(turn + fragment / 16) % 2][warp])[fragment % 16 * 4 + threadIdx.x % 4];
+        shared.partials[fragment / 16][warp])[fragment % 16 * 4 + threadIdx.x % 4];
   }
 
   // Eight values as bytes: high and low of the columns that are even nibbles of a word of weights,
@@ -307,10 +308,10 @@ class ChunkInput {
       return all;
     }
   }
-  // Called by all lanes. `turn`: of SharedState::partials, which is free.
-  __device__ __forceinline__ void Prepare(SharedState& shared, int turn, KTiles& to) const {
+  // Called by all lanes.
+  __device__ __forceinline__ void Prepare(SharedState& shared, KTiles& to) const {
     if constexpr (kIsByRow) {
-      raw_.Exchange(nullptr, shared, turn, to.all);
+      raw_.Exchange(nullptr, shared, to.all);
     } else {
       to = raw_;
 #pragma unroll
@@ -348,10 +349,10 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
   }
   SharedState& shared = consumer.shared();
   if (gemm.norm != nullptr) {
-    const float squares = WarpSum(share.Exchange(&norm, shared, 0, input.k_tiles));
+    const float squares = WarpSum(share.Exchange(&norm, shared, input.k_tiles));
     if (threadIdx.x % 32 == 0) shared.squares[0][threadIdx.x / 32] = squares;
   } else {
-    share.Exchange(nullptr, shared, 0, input.k_tiles);
+    share.Exchange(nullptr, shared, input.k_tiles);
   }
 }
 

@@ -16,6 +16,7 @@ constexpr int kWarps = 8;  // that compute
 constexpr int kThreads = 32 * (kWarps + 4);
 constexpr int kTileOutputs = kDecodeStepTileOutputs;
 constexpr int kPreloadedUnits = 4;
+constexpr int kRowBuffers = 4, kFirstRowBarrier = 4;  // each buffer has a named barrier
 
 // Shape of a slot: a chunk of the depth of a tile of 16 outputs, in K tiles, whose columns the
 // compute warps share. The pitch of bf16 and fp8 rows avoids bank conflicts between adjacent rows.
@@ -60,6 +61,7 @@ struct SharedState {
   uint64_t copied;    // and when the copying warps do not read that selection any more
   SelectedExperts experts;
   alignas(16) float partials[2][kWarps][2][32][4];  // partial sums: [turn][warp][tile][lane]
+  float row_sums[kRowBuffers][kWarps][32];          // the same of one row: [turn][warp][output]
   float squares[kDecodeStepRows][kWarps];
   bool is_last;
   uint32_t set;  // of DecodeStepParams::exchange
