@@ -44,7 +44,7 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
       const uint32_t word = scales[8 * i];
       const int32_t product =
           256 * products[2 * i] + products[2 * i + 1] - static_cast<int32_t>(word & 31u) * in.sum;
-      sums[2 * i] += static_cast<float>(product) * (in.scale * __uint_as_float(word & ~31u));
+      sums[2 * i] += static_cast<float>(product) * __uint_as_float(word & ~31u);
     }
   } else if constexpr (kFormat == WeightFormat::kInt4) {
     const char* block =
@@ -110,16 +110,30 @@ __device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
                                              float (&sums)[4]) {
   using Shape = Chunk<kFormat>;
   if constexpr (kFormat == WeightFormat::kInt4) {
+    float of_slot[4] = {};
     if (columns >= Shape::kColumns) {
 #pragma unroll
       for (int i = 0; i < Shape::kKTiles; ++i)
-        MultiplyKTile<kFormat, kOneRow, true>(slot, i, columns, k_tiles[i], sums);
-      return;
+        MultiplyKTile<kFormat, kOneRow, true>(slot, i, columns, k_tiles[i],
+                                              kOneRow ? of_slot : sums);
+    } else {
+#pragma unroll
+      for (int i = 0; i < Shape::kKTiles; ++i) {
+        MultiplyKTile<kFormat, kOneRow>(slot, i, columns - i * Shape::kKTileColumns, k_tiles[i],
+                                        kOneRow ? of_slot : sums);
+      }
+    }
+    if constexpr (kOneRow) {
+      sums[0] += of_slot[0] * k_tiles[0].scale;
+      sums[2] += of_slot[2] * k_tiles[0].scale;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < Shape::kKTiles; ++i) {
+      MultiplyKTile<kFormat, kOneRow>(slot, i, columns - i * Shape::kKTileColumns, k_tiles[i],
+                                      sums);
     }
   }
-#pragma unroll
-  for (int i = 0; i < Shape::kKTiles; ++i)
-    MultiplyKTile<kFormat, kOneRow>(slot, i, columns - i * Shape::kKTileColumns, k_tiles[i], sums);
 }
 
 // Epilogue of a pair of tiles. With several rows each thread stores one output of one row. The 32

@@ -53,13 +53,14 @@ struct KTile {
 };
 // Int4 weights are bytes as soon as they are masked, and the tensor cores multiply bytes twice as
 // fast as bf16 values. So the only row is two columns of operand b: a value is (256 high + low)
-// times the scale of the warp's 128 columns, whose largest value has 14 bits.
+// times a scale that the warp's K tiles share, so that the largest value has 14 bits.
 template <>
 struct KTile<WeightFormat::kInt4, true> {
   uint2 bytes[kFragments<WeightFormat::kInt4>];  // even lanes of a group of t: high, odd ones: low
   int32_t sum;                                   // of the values
   float scale;
 };
+constexpr uint32_t kByteOnes = 0x01010101u;
 
 // Moving bits unpacks e4m3 values to 2^-120 of their value. Inputs are multiplied by 2^64 of this,
 // so that small products stay in range, and results by the rest. Inputs of 2^64 or more would
@@ -173,44 +174,51 @@ class RowShare {
   };
 
   // Stores this lane's part, multiplied by `norm` unless that is null, and takes the warp's K
-  // tiles. Returns the sum of this lane's squares. `turn`: of SharedState::partials, which is free.
+  // tiles. Returns the sum of this lane's squares.
   __device__ __forceinline__ float Exchange(const Norm* norm, SharedState& shared,
                                             KTile<kFormat, true> (&k_tiles)[kKTiles]) const {
-    float squares = 0.0f;
-    int32_t sums[kEach];
-    float scales[kEach];
+    float squares = 0.0f, values[kEach][8];
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      float values[8];
-      Unpack8(words_[i], values);
-      if (norm != nullptr) {
-        float weights[8];
-        Unpack8(norm->words[i], weights);
+      Unpack8(words_[i], values[i]);
+      if (norm == nullptr) continue;
+      float weights[8];
+      Unpack8(norm->words[i], weights);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) squares += values[j] * values[j], values[j] *= weights[j];
-      }
-      uint4& to = Place(shared, 8 * i + Group());
-      if constexpr (kFormat == WeightFormat::kInt4) {
-        to = ToBytes(values, sums[i], scales[i]);
-      } else {
-        to = PrepareFragment<kFormat>(Pack8(values));
-      }
+      for (int j = 0; j < 8; ++j)
+        squares += values[i][j] * values[i][j], values[i][j] *= weights[j];
     }
-    __syncwarp();
+    // In the warp's part of SharedState::partials, which is of no other use if there is one row.
+    const int warp = threadIdx.x / 32, t = threadIdx.x % 4;
+    const auto place = [&](int at) {
+      return reinterpret_cast<uint4*>(shared.partials[at / 64][warp]) + at % 64;
+    };
+    if constexpr (kFormat == WeightFormat::kInt4) {
+      const float scale = StoreBytes(values, place);
+      __syncwarp();
 #pragma unroll
-    for (int k = 0; k < kKTiles; ++k) {
+      for (int k = 0; k < kKTiles; ++k) {
+        KTile<kFormat, true>& to = k_tiles[k];
+        int32_t sums[4] = {};
 #pragma unroll
-      for (int c = 0; c < kTileFragments; ++c) {
-        const uint4& from = Place(shared, k * kTileFragments + c);
-        if constexpr (kFormat == WeightFormat::kInt4) {
-          k_tiles[k].bytes[c] = reinterpret_cast<const uint2*>(&from)[Group() % 2];
-        } else {
-          k_tiles[k].x[c] = from;
+        for (int c = 0; c < kTileFragments; c += 2) {
+          const uint4 two = *place(BytesPlace(k * kTileFragments + c, Group() % 2));
+          to.bytes[c] = {two.x, two.y}, to.bytes[c + 1] = {two.z, two.w};
+          ByteMultiplyAdd(sums, kByteOnes, kByteOnes, kByteOnes, kByteOnes, two.x, two.y);
+          ByteMultiplyAdd(sums, kByteOnes, kByteOnes, kByteOnes, kByteOnes, two.z, two.w);
         }
+        to.sum = 256 * sums[0] + sums[1], to.scale = scale;
       }
-      if constexpr (kFormat == WeightFormat::kInt4) {
-        k_tiles[k].sum = __shfl_sync(0xffffffffu, sums[k / 2], k % 2 * 16);
-        k_tiles[k].scale = __shfl_sync(0xffffffffu, scales[k / 2], k % 2 * 16);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kEach; ++i)
+        *place((8 * i + Group()) * 4 + t) = PrepareFragment<kFormat>(Pack8(values[i]));
+      __syncwarp();
+#pragma unroll
+      for (int k = 0; k < kKTiles; ++k) {
+#pragma unroll
+        for (int c = 0; c < kTileFragments; ++c)
+          k_tiles[k].x[c] = *place((k * kTileFragments + c) * 4 + t);
       }
     }
     __syncwarp();  // before the next exchange
@@ -226,45 +234,46 @@ class RowShare {
     return fragment / kTileFragments * Chunk<kFormat>::kKTileColumns +
            FragmentColumn<kFormat>(fragment % kTileFragments, threadIdx.x % 4);
   }
-  // In the warp's part of SharedState::partials, which is of no other use if there is one row.
-  __device__ static __forceinline__ uint4& Place(SharedState& shared, int fragment) {
-    const int warp = threadIdx.x / 32;
-    return reinterpret_cast<uint4*>(
-        shared.partials[fragment / 16][warp])[fragment % 16 * 4 + threadIdx.x % 4];
+  // Where the high (half 0) or low bytes of two adjacent fragments are, for this thread's t.
+  __device__ static __forceinline__ int BytesPlace(int fragment, int half) {
+    return fragment / 2 * 8 + half * 4 + static_cast<int>(threadIdx.x) % 4;
   }
 
-  // Eight values as bytes: high and low of the columns that are even nibbles of a word of weights,
-  // and of those that are odd ones. `sum` and `scale` are those of the K tile, which 16 lanes
-  // share.
-  __device__ static __forceinline__ uint4 ToBytes(const float (&values)[8], int32_t& sum,
-                                                  float& scale) {
-    const uint32_t mates = threadIdx.x % 32 < 16 ? 0x0000ffffu : 0xffff0000u;
+  // Stores values as bytes: of the columns that are even nibbles of a word of weights, and of those
+  // that are odd ones. Returns their scale.
+  template <typename Place>
+  __device__ static __forceinline__ float StoreBytes(const float (&values)[kEach][8],
+                                                     const Place& place) {
     uint32_t largest = 0;  // magnitudes are ordered as their bits
 #pragma unroll
-    for (const float value : values) largest = max(largest, __float_as_uint(value) & 0x7fffffffu);
-    largest = __reduce_max_sync(mates, largest);
+    for (const auto& of_fragment : values) {
+#pragma unroll
+      for (const float value : of_fragment)
+        largest = max(largest, __float_as_uint(value) & 0x7fffffffu);
+    }
+    largest = __reduce_max_sync(0xffffffffu, largest);
     const uint32_t exponent = max(largest >> 23, 14u);
     const float factor = __uint_as_float((267u - exponent) << 23);
-    scale = __uint_as_float(largest < 0x7f800000u ? (exponent - 13u) << 23 : 0x7fc00000u);
-    uint32_t low[8], high[8];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      low[j] = __float_as_uint(fmaf(values[j], factor, 0x1.8p23f));  // the integer, modulo 2^16
-      high[j] = low[j] + 128;  // because the low byte is signed
+    for (int i = 0; i < kEach; ++i) {
+      uint32_t low[8], high[8];
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        low[j] = __float_as_uint(fmaf(values[i][j], factor, 0x1.8p23f));  // the integer mod 2^16
+        high[j] = low[j] + 128;  // because the low byte is signed
+      }
+      const auto pack = [](const uint32_t(&from)[8], int first, uint32_t byte) {
+        return __byte_perm(__byte_perm(from[first], from[first + 4], byte),
+                           __byte_perm(from[first + 1], from[first + 5], byte), 0x5410);
+      };
+      const int fragment = 8 * i + Group();
+      const auto store = [&](int half, uint32_t even, uint32_t odd) {
+        reinterpret_cast<uint2*>(place(BytesPlace(fragment, half)))[fragment % 2] = {even, odd};
+      };
+      store(0, pack(high, 0, 0x0051), pack(high, 2, 0x0051));
+      store(1, pack(low, 0, 0x0040), pack(low, 2, 0x0040));
     }
-    const auto pack = [](const uint32_t(&from)[8], int first, uint32_t byte) {
-      return __byte_perm(__byte_perm(from[first], from[first + 4], byte),
-                         __byte_perm(from[first + 1], from[first + 5], byte), 0x5410);
-    };
-    const uint4 packed = {pack(high, 0, 0x0051), pack(high, 2, 0x0051), pack(low, 0, 0x0040),
-                          pack(low, 2, 0x0040)};
-    constexpr int32_t kOnes = 0x01010101;
-    const int32_t high_sum = __dp4a(static_cast<int32_t>(packed.x), kOnes,
-                                    __dp4a(static_cast<int32_t>(packed.y), kOnes, 0));
-    const int32_t low_sum = __dp4a(static_cast<int32_t>(packed.z), kOnes,
-                                   __dp4a(static_cast<int32_t>(packed.w), kOnes, 0));
-    sum = __reduce_add_sync(mates, 256 * high_sum + low_sum);
-    return packed;
+    return __uint_as_float(largest < 0x7f800000u ? (exponent - 13u) << 23 : 0x7fc00000u);
   }
 
   uint4 words_[kEach];
