@@ -35,24 +35,27 @@ __device__ void AppendToken(const DecodeStepParams& p, const SharedState& shared
   static_assert(kHeadDim <= 128);
   const int column = static_cast<int>(threadIdx.x) % 32 * 4;
   const bool has_columns = column < kHeadDim;
+  RotatedColumns<4> key_columns;
+  HeadWords<4> value_words;
   SpinUntilReady(p, shared, [&] {
-    return !has_columns ||
-           (IsReady(LoadWords2(key.row + column)) && IsReady(LoadWords2(value.row + column)));
+    if (!has_columns) return true;
+    key_columns.Load(key, column), value_words.Load(value, column);
+    return key_columns.own.is_ready() && key_columns.others.is_ready() && value_words.is_ready();
   });
   float factor = 1.0f;
   if (key.norm != nullptr) {
     float squares = 0.0f;
     if (has_columns) {
-      float values[4];
-      LoadValues<4, false>(key, column, values);
-      for (const float v : values) squares += v * v;
+      float own[4];
+      key_columns.own.Unpack<false>(key, column, own);
+      for (const float v : own) squares += v * v;
     }
     factor = rsqrtf(WarpSum(squares) / kHeadDim + p.epsilon);
   }
   float keys[4] = {}, values[4] = {};
   if (has_columns) {
-    LoadRotated<4, false>(key, column, factor, keys);
-    LoadValues<4, false>(value, column, values);
+    key_columns.Rotate<false>(key, factor, keys);
+    value_words.Unpack<false>(value, column, values);
   }
   if constexpr (kCache != CacheFormat::kBf16) {
     const QuantizedToken quantized(keys, values, kCache);
@@ -212,8 +215,8 @@ __device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consume
       const QueryFragments<kHeadDim> words = WaitForHead<kHeadDim>(p, consumer.shared(), head);
       bool is_rotated = false;
       if constexpr (kHeadDim % 64 == 0) {
-        is_rotated = is_plain && head.rope_dim == kHeadDim;
-        if (is_rotated && has_row) RotateQuery<kHeadDim>(head, words, q[half]);
+        is_rotated = head.rope_dim == kHeadDim;
+        if (is_rotated && has_row) RotateQuery<kHeadDim>(head, p.epsilon, words, q[half]);
       }
       if (!is_rotated && has_row) {
         is_plain ? LoadQuery<kHeadDim, true>(head, p.epsilon, q[half])

@@ -18,62 +18,86 @@ struct HeadSource {
   int rope_dim;
 };
 
-// kPlain: heads have neither bias nor norm.
-template <int kCount, bool kPlain>
-__device__ __forceinline__ void LoadValues(const HeadSource& head, int column,
-                                           float (&values)[kCount]) {
+// Words of kCount columns of a head.
+template <int kCount>
+struct HeadWords {
   static_assert(kCount == 4 || kCount == 8);
-  uint32_t words[kCount / 2], bias[kCount / 2];
-  const auto load = [](auto packed, uint32_t(&to)[kCount / 2]) {
-    to[0] = packed.x, to[1] = packed.y;
-    if constexpr (kCount == 8) to[2] = packed.z, to[3] = packed.w;
-  };
-  if constexpr (kCount == 8) {
-    load(LoadWords4(head.row + column), words);
-  } else {
-    load(LoadWords2(head.row + column), words);
-  }
-  const bool has_bias = !kPlain && head.bias != nullptr;
   using Packed = std::conditional_t<kCount == 8, uint4, uint2>;
-  if (has_bias) load(__ldg(reinterpret_cast<const Packed*>(head.bias + column)), bias);
-#pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    values[i] = i % 2 == 0 ? LowBf16(words[i / 2]) : HighBf16(words[i / 2]);
-    if (has_bias) values[i] += i % 2 == 0 ? LowBf16(bias[i / 2]) : HighBf16(bias[i / 2]);
-  }
-}
+  Packed packed;
 
-// Loads kCount columns of a head from `column` on, with the rotary embedding applied. `factor`: 1 /
-// RMS of the head's norm. No load waits for another one, so that they overlap.
-template <int kCount, bool kPlain>
-__device__ __forceinline__ void LoadRotated(const HeadSource& head, int column, float factor,
-                                            float (&values)[kCount]) {
-  const int half = head.rope_dim / 2;
-  const bool is_rotated_column = column < head.rope_dim, is_first = column < half;
-  const int partner = is_rotated_column ? (is_first ? column + half : column - half) : column;
-  float others[kCount];
-  LoadValues<kCount, kPlain>(head, column, values);
-  LoadValues<kCount, kPlain>(head, partner, others);
-  float4 cos_sin[kCount / 2];
-  const auto* from = reinterpret_cast<const float4*>(
-      head.cos_sin + (is_rotated_column ? min(column, partner) : 0));
-#pragma unroll
-  for (int i = 0; i < kCount / 2; ++i) cos_sin[i] = __ldg(from + i);
-  if (!kPlain && head.norm != nullptr) {
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      values[i] *= factor * __bfloat162float(head.norm[column + i]);
-      others[i] *= factor * __bfloat162float(head.norm[partner + i]);
+  __device__ __forceinline__ void Load(const HeadSource& head, int column) {
+    if constexpr (kCount == 8) {
+      packed = LoadWords4(head.row + column);
+    } else {
+      packed = LoadWords2(head.row + column);
     }
   }
+  __device__ __forceinline__ bool is_ready() const { return IsReady(packed); }
+
+  // kPlain: the head has neither bias nor norm.
+  template <bool kPlain>
+  __device__ __forceinline__ void Unpack(const HeadSource& head, int column,
+                                         float (&values)[kCount]) const {
+    To(packed, values);
+    if (kPlain || head.bias == nullptr) return;
+    float bias[kCount];
+    To(__ldg(reinterpret_cast<const Packed*>(head.bias + column)), bias);
 #pragma unroll
-  for (int i = 0; i < kCount; ++i) {
-    const float cosine = i % 2 == 0 ? cos_sin[i / 2].x : cos_sin[i / 2].z;
-    const float sine = i % 2 == 0 ? cos_sin[i / 2].y : cos_sin[i / 2].w;
-    const float turned = values[i] * cosine + (is_first ? -others[i] : others[i]) * sine;
-    if (is_rotated_column) values[i] = turned;
+    for (int i = 0; i < kCount; ++i) values[i] += bias[i];
   }
-}
+
+ private:
+  __device__ static __forceinline__ void To(const Packed& from, float (&values)[kCount]) {
+    values[0] = LowBf16(from.x), values[1] = HighBf16(from.x);
+    values[2] = LowBf16(from.y), values[3] = HighBf16(from.y);
+    if constexpr (kCount == 8) {
+      values[4] = LowBf16(from.z), values[5] = HighBf16(from.z);
+      values[6] = LowBf16(from.w), values[7] = HighBf16(from.w);
+    }
+  }
+};
+
+// kCount columns of a head and those with which the rotary embedding combines them.
+template <int kCount>
+struct RotatedColumns {
+  int column, partner;
+  HeadWords<kCount> own, others;
+
+  __device__ __forceinline__ void Load(const HeadSource& head, int first) {
+    const int half = head.rope_dim / 2;
+    column = first;
+    partner = column < head.rope_dim ? (column < half ? column + half : column - half) : column;
+    own.Load(head, column), others.Load(head, partner);
+  }
+  // `factor`: 1 / RMS of the head's norm.
+  template <bool kPlain>
+  __device__ __forceinline__ void Rotate(const HeadSource& head, float factor,
+                                         float (&values)[kCount]) const {
+    const bool is_rotated_column = column < head.rope_dim, is_first = column < head.rope_dim / 2;
+    float partners[kCount];
+    float4 cos_sin[kCount / 2];
+    const auto* from = reinterpret_cast<const float4*>(
+        head.cos_sin + (is_rotated_column ? min(column, partner) : 0));
+#pragma unroll
+    for (int i = 0; i < kCount / 2; ++i) cos_sin[i] = __ldg(from + i);
+    own.template Unpack<kPlain>(head, column, values);
+    others.template Unpack<kPlain>(head, partner, partners);
+    if (!kPlain && head.norm != nullptr) {
+#pragma unroll
+      for (int i = 0; i < kCount; ++i) {
+        values[i] *= factor * __bfloat162float(head.norm[column + i]);
+        partners[i] *= factor * __bfloat162float(head.norm[partner + i]);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+      const float cosine = i % 2 == 0 ? cos_sin[i / 2].x : cos_sin[i / 2].z;
+      const float sine = i % 2 == 0 ? cos_sin[i / 2].y : cos_sin[i / 2].w;
+      const float turned = values[i] * cosine + (is_first ? -partners[i] : partners[i]) * sine;
+      if (is_rotated_column) values[i] = turned;
+    }
+  }
+};
 
 // Columns of a thread in the mma steps: 8 of each 32, then 4 of the last 16.
 template <int kHeadDim>
@@ -82,6 +106,15 @@ struct HeadShape {
   static constexpr bool kHasRest = kHeadDim % 32 != 0;
   static constexpr int kWords = kHeadDim / 8;  // of 2 columns
 };
+
+// 1 / RMS of a query head, of whose squares four adjacent threads have a part each.
+template <int kHeadDim>
+__device__ __forceinline__ float HeadFactor(float squares, float epsilon) {
+  const uint32_t four = 0xfu << (threadIdx.x % 32 / 4 * 4);
+  squares += __shfl_xor_sync(four, squares, 1);
+  squares += __shfl_xor_sync(four, squares, 2);
+  return rsqrtf(squares / kHeadDim + epsilon);
+}
 
 // A thread's columns of a query head, 8 of each 32.
 template <int kHeadDim>
@@ -108,21 +141,42 @@ __device__ __forceinline__ QueryFragments<kHeadDim> WaitForHead(const DecodeStep
   return words;
 }
 
-// Does what LoadQuery() does, for a head that has no bias and no norm and whose columns all have a
-// rotary embedding: the two columns that are rotated together are in fragments of the same thread.
+// Does what LoadQuery() does, for a head whose columns all have a rotary embedding: the two columns
+// that are rotated together are in fragments of the same thread.
 template <int kHeadDim>
-__device__ __forceinline__ void RotateQuery(const HeadSource& head,
+__device__ __forceinline__ void RotateQuery(const HeadSource& head, float epsilon,
                                             const QueryFragments<kHeadDim>& words,
                                             uint32_t (&q)[HeadShape<kHeadDim>::kWords]) {
   constexpr int kHalf = kHeadDim / 64;  // in fragments
   static_assert(kHeadDim % 64 == 0);
+  const int t = threadIdx.x % 4;
+  float factor = 1.0f;
+  if (head.norm != nullptr) {
+    float squares = 0.0f;
+#pragma unroll
+    for (int s = 0; s < 2 * kHalf; ++s) {
+      float values[8];
+      HeadWords<8>{words.fragments[s]}.template Unpack<false>(head, 32 * s + 8 * t, values);
+#pragma unroll
+      for (const float value : values) squares += value * value;
+    }
+    factor = HeadFactor<kHeadDim>(squares, epsilon);
+  }
 #pragma unroll
   for (int s = 0; s < kHalf; ++s) {
     float low[8], high[8], turned_low[8], turned_high[8];
-    Unpack8(words.fragments[s], low);
-    Unpack8(words.fragments[s + kHalf], high);
-    const auto* cos_sin =
-        reinterpret_cast<const float4*>(head.cos_sin + 32 * s + 8 * (threadIdx.x % 4));
+    const auto values_of = [&](int fragment, float(&values)[8]) {
+      const int column = 32 * fragment + 8 * t;
+      HeadWords<8>{words.fragments[fragment]}.template Unpack<false>(head, column, values);
+      if (head.norm == nullptr) return;
+      float weights[8];
+      Unpack8(__ldg(reinterpret_cast<const uint4*>(head.norm + column)), weights);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) values[i] *= factor * weights[i];
+    };
+    values_of(s, low);
+    values_of(s + kHalf, high);
+    const auto* cos_sin = reinterpret_cast<const float4*>(head.cos_sin + 32 * s + 8 * t);
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
       const float4 pair = __ldg(cos_sin + i / 2);
@@ -148,25 +202,28 @@ __device__ __forceinline__ void LoadQuery(const HeadSource& head, float epsilon,
   if (!kPlain && head.norm != nullptr) {
     float squares = 0.0f;
     for (int column = 4 * t; column < kHeadDim; column += 16) {
+      HeadWords<4> words;
+      words.Load(head, column);
       float values[4];
-      LoadValues<4, kPlain>(head, column, values);
+      words.template Unpack<kPlain>(head, column, values);
       for (const float value : values) squares += value * value;
     }
-    const uint32_t four = 0xfu << (threadIdx.x % 32 / 4 * 4);
-    squares += __shfl_xor_sync(four, squares, 1);
-    squares += __shfl_xor_sync(four, squares, 2);
-    factor = rsqrtf(squares / kHeadDim + epsilon);
+    factor = HeadFactor<kHeadDim>(squares, epsilon);
   }
 #pragma unroll
   for (int s = 0; s < Shape::kWide; ++s) {
+    RotatedColumns<8> columns;
+    columns.Load(head, 32 * s + 8 * t);
     float values[8];
-    LoadRotated<8, kPlain>(head, 32 * s + 8 * t, factor, values);
+    columns.template Rotate<kPlain>(head, factor, values);
 #pragma unroll
     for (int i = 0; i < 4; ++i) q[4 * s + i] = PackBf16(values[2 * i], values[2 * i + 1]);
   }
   if constexpr (Shape::kHasRest) {
+    RotatedColumns<4> columns;
+    columns.Load(head, 32 * Shape::kWide + 4 * t);
     float values[4];
-    LoadRotated<4, kPlain>(head, 32 * Shape::kWide + 4 * t, factor, values);
+    columns.template Rotate<kPlain>(head, factor, values);
     q[4 * Shape::kWide] = PackBf16(values[0], values[1]);
     q[4 * Shape::kWide + 1] = PackBf16(values[2], values[3]);
   }
