@@ -72,6 +72,12 @@ constexpr float kOutputFactor = kFormat == WeightFormat::kFp8                ? 0
                                 : kFormat == WeightFormat::kInt4 && !kOneRow ? kInt4OutputFactor
                                                                              : 1.0f;
 
+// Products of two pairs of bf16 values, rounded.
+__device__ __forceinline__ uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
+  const __nv_bfloat162 product = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&a),
+                                         *reinterpret_cast<const __nv_bfloat162*>(&b));
+  return *reinterpret_cast<const uint32_t*>(&product);
+}
 // Fragments of fp8 and int4 inputs as the weights' pairs need them.
 template <WeightFormat kFormat>
 __device__ __forceinline__ uint4 PrepareFragment(const uint4& x) {
@@ -105,15 +111,17 @@ __device__ __forceinline__ void PrepareKTile(KTile<kFormat, false>& k_tile) {
   }
 }
 
-// Loads this thread's fragments of a K tile of the input; some words may not be ready yet.
-template <WeightFormat kFormat>
+// Loads this thread's fragments of a K tile of the input; some words may not be ready yet. kAgain:
+// only those fragments of which some are not.
+template <WeightFormat kFormat, bool kAgain = false>
 __device__ __forceinline__ void LoadKTile(const StepGemm& gemm, const bf16* row, int first,
                                           KTile<kFormat, false>& k_tile) {
 #pragma unroll
   for (int i = 0; i < kFragments<kFormat>; ++i) {
     const int column = first + FragmentColumn<kFormat>(i, threadIdx.x % 4);
-    k_tile.x[i] = {};
-    if (row != nullptr && column < gemm.depth) k_tile.x[i] = LoadWords4(row + column);
+    if (!kAgain) k_tile.x[i] = {};
+    if (kAgain ? !IsReady(k_tile.x[i]) : row != nullptr && column < gemm.depth)
+      k_tile.x[i] = LoadWords4(row + column);
   }
 }
 template <WeightFormat kFormat>
@@ -396,35 +404,41 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
   }
   auto& k_tiles = input.k_tiles;
   const bf16* row = InputRow(p, gemm);
-  const auto load = [&] {
-    bool is_ready = true;
-#pragma unroll
-    for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
-      LoadKTile<kFormat>(gemm, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
-#pragma unroll
-    for (int k_tile = 0; k_tile < kKTiles; ++k_tile) is_ready &= IsReady<kFormat>(k_tiles[k_tile]);
-    return is_ready;
-  };
-  if (gemm.in_is_complete) {
-    load();
-  } else {
+  if (!gemm.in_is_complete) {
     const int column = FragmentColumn<kFormat>(0, lane % 4);
     SpinUntilReady(p, consumer.shared(), [&] {
       return row == nullptr || column >= depth || IsReady(LoadWords4(row + column));
     });
-    SpinUntilReady(p, consumer.shared(), load);
+  }
+#pragma unroll
+  for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
+    LoadKTile<kFormat>(gemm, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
+  const auto is_ready = [&] {
+    bool all = true;
+#pragma unroll
+    for (int k_tile = 0; k_tile < kKTiles; ++k_tile) all &= IsReady<kFormat>(k_tiles[k_tile]);
+    return all;
+  };
+  if (!gemm.in_is_complete && !__all_sync(0xffffffffu, is_ready())) {
+    SpinUntilReady(p, consumer.shared(), [&] {
+#pragma unroll
+      for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
+        LoadKTile<kFormat, true>(gemm, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
+      return is_ready();
+    });
   }
   if (gemm.norm != nullptr) {
     float squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < kAllFragments; ++i) {
       uint4& x = k_tiles[i / kTileFragments].x[i % kTileFragments];
-      float values[8], weights[8];
+      float values[8];
       Unpack8(x, values);
-      Unpack8(norms(i)[lane % 4], weights);
 #pragma unroll
-      for (int j = 0; j < 8; ++j) squares += values[j] * values[j], values[j] *= weights[j];
-      x = Pack8(values);
+      for (const float value : values) squares += value * value;
+      const uint4 norm = norms(i)[lane % 4];
+      x = {MultiplyPairs(x.x, norm.x), MultiplyPairs(x.y, norm.y), MultiplyPairs(x.z, norm.z),
+           MultiplyPairs(x.w, norm.w)};
     }
     squares += __shfl_xor_sync(0xffffffffu, squares, 1);
     squares += __shfl_xor_sync(0xffffffffu, squares, 2);
