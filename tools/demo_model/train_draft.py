@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Trains the draft model of the demo model: a Llama of 2 layers and hidden size 128, for `--speculate draft=demo/draft`.
+"""Trains the draft model of the demo model: a Llama of 3 layers and hidden size 128, for `--speculate draft=demo/draft`.
 
-usage: train_draft.py MODEL_DIR OUT_DIR [--texts N] [--length N] [--batch N] [--seconds N]
+usage: train_draft.py MODEL_DIR OUT_DIR [--texts N] [--length N] [--batch N] [--seconds N] [--layers N] [--hidden N] [--sharpness X]
 MODEL_DIR is the demo model. It writes texts from random first tokens, greedily and at temperatures up to 1, and continues pieces of them that come several times. The
-draft model is trained on these texts towards the demo model's probabilities. Runs on a GPU if there is one. Needs PyTorch 2.0 or newer.
+draft model is trained on these texts towards the demo model's probabilities; in greedy texts towards those of its logits times the sharpness, since only the likeliest token
+counts there. Runs on a GPU if there is one, compiled. Needs PyTorch 2.5 or newer.
 """
 import argparse
 import json
@@ -16,7 +17,7 @@ import torch
 import torch.nn.functional as F
 
 EPS, THETA, CONTEXT = 1e-5, 10000.0, 1024
-SHAPE = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
+SHAPE = {"hidden_size": 128, "num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 64,
          "intermediate_size": 320}
 
 
@@ -75,17 +76,15 @@ class Llama:
             heads = {"q": c["num_attention_heads"], "k": c["num_key_value_heads"], "v": c["num_key_value_heads"]}
             q, k, v = (F.linear(normed, t[f"{p}self_attn.{name}_proj.weight"]).view(batch, length, count, c["head_dim"]).transpose(1, 2)
                        for name, count in heads.items())
-            q, k = self.rotate(q, past), self.rotate(k, past)
+            q, k = self.rotate(q, past).to(v.dtype), self.rotate(k, past).to(v.dtype)
             if cache is not None:
                 if past:
                     k, v = torch.cat((cache[layer][0], k), 2), torch.cat((cache[layer][1], v), 2)
                     cache[layer] = (k, v)
                 else:
                     cache.append((k, v))
-            group = c["num_attention_heads"] // c["num_key_value_heads"]
-            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
             # A call has several tokens and an empty cache, or one token: only several need a causal mask.
-            mixed = F.scaled_dot_product_attention(q.to(v.dtype), k.to(v.dtype), v, is_causal=length > 1)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=length > 1, enable_gqa=True)
             x = x + F.linear(mixed.transpose(1, 2).reshape(batch, length, -1), t[p + "self_attn.o_proj.weight"])
             normed = self.norm(x, p + "post_attention_layernorm.weight")
             gate = F.silu(F.linear(normed, t[p + "mlp.gate_proj.weight"])) * F.linear(normed, t[p + "mlp.up_proj.weight"])
@@ -99,11 +98,12 @@ class Llama:
 
 @torch.no_grad()
 def write_texts(model, starts, length, device):
-    """Tokens [batch, length]: the starts [batch, any], continued: half of them greedily, the others at temperatures 0.7 and 1."""
+    """Tokens [batch, length]: the starts [batch, any], continued: those of even numbers greedily, the others at temperatures 0.7 and 1."""
     temperatures = torch.tensor([0.0, 0.7, 0.0, 1.0], device=device).repeat(len(starts) // 4 + 1)[: len(starts), None]
     ids, new, cache = starts, starts, []
     while ids.shape[1] < length:
-        logits = model(new, cache)[:, -1]
+        with torch.autocast(device.type, torch.bfloat16):
+            logits = model(new, cache)[:, -1].float()
         uniform = torch.rand(logits.shape, device=device).clamp(1e-9, 1 - 1e-7)
         # The first tokens are drawn at temperature 1, so that greedy texts differ.
         heat = temperatures if ids.shape[1] >= 8 else torch.ones_like(temperatures)
@@ -114,7 +114,7 @@ def write_texts(model, starts, length, device):
 
 def make_texts(model, count, length, device):
     """Tokens [count, length]: texts of the model, and as many in which a piece of one of them comes again and again before the model continues."""
-    batch, texts = min(1024, count // 2), []
+    batch, texts = min(4096, count // 2), []
     for _ in range(0, count, 2 * batch):
         own = write_texts(model, torch.randint(1, model.config["vocab_size"], (batch, 1), device=device), length, device)
         piece = int(torch.randint(24, 112, (1,)))
@@ -124,14 +124,14 @@ def make_texts(model, count, length, device):
     return torch.cat(texts)
 
 
-def first_tensors(model):
+def first_tensors(model, shape):
     """The draft model before training: the demo model's embedding projected to fewer dimensions, the rest at random."""
-    hidden, inner = SHAPE["hidden_size"], SHAPE["intermediate_size"]
+    hidden, inner = shape["hidden_size"], shape["intermediate_size"]
     embedding = model.tensors["model.embed_tokens.weight"]
     basis = torch.linalg.svd(embedding, full_matrices=False).Vh[:hidden]
     tensors = {"model.embed_tokens.weight": embedding @ basis.T, "model.norm.weight": torch.ones(hidden)}
-    q, kv = SHAPE["num_attention_heads"] * SHAPE["head_dim"], SHAPE["num_key_value_heads"] * SHAPE["head_dim"]
-    for layer in range(SHAPE["num_hidden_layers"]):
+    q, kv = shape["num_attention_heads"] * shape["head_dim"], shape["num_key_value_heads"] * shape["head_dim"]
+    for layer in range(shape["num_hidden_layers"]):
         p = f"model.layers.{layer}."
         for name, shape in (("self_attn.q_proj", (q, hidden)), ("self_attn.k_proj", (kv, hidden)), ("self_attn.v_proj", (kv, hidden)),
                             ("self_attn.o_proj", (hidden, q)), ("mlp.gate_proj", (inner, hidden)), ("mlp.up_proj", (inner, hidden)),
@@ -146,48 +146,59 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model", type=pathlib.Path)
     parser.add_argument("out", type=pathlib.Path)
-    parser.add_argument("--texts", type=int, default=16384)
+    parser.add_argument("--texts", type=int, default=65536)
     parser.add_argument("--length", type=int, default=448)
     parser.add_argument("--batch", type=int, default=96)
-    parser.add_argument("--seconds", type=float, default=120, help="of the whole run")
+    parser.add_argument("--seconds", type=float, default=240, help="of the training, without the writing of the texts")
+    parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"])
+    parser.add_argument("--hidden", type=int, default=SHAPE["hidden_size"])
+    parser.add_argument("--sharpness", type=float, default=2)
     args = parser.parse_args()
     torch.manual_seed(1)
     torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     config = json.loads((args.model / "config.json").read_text())
+    shape = {**SHAPE, "num_hidden_layers": args.layers, "hidden_size": args.hidden, "intermediate_size": args.hidden * 5 // 2}
     model = Llama(config, {name: tensor.to(device) for name, tensor in read_safetensors(args.model / "model.safetensors").items()})
     model.angles = model.angles.to(device)
     start = time.time()
     texts = make_texts(model, args.texts, args.length, device)
+    factors = torch.tensor([args.sharpness, 1.0], device=device).repeat(len(texts) // 2)[:, None, None]  # of a text's logits
     print(f"{len(texts)} texts {time.time() - start:.0f} s", flush=True)
 
     held = 128
-    texts = texts[torch.randperm(len(texts), device=device)]
-    draft = Llama({**config, **SHAPE}, {name: tensor.detach().to(device).requires_grad_() for name, tensor in first_tensors(model).items()})
+    order = torch.randperm(len(texts), device=device)
+    texts, factors = texts[order], factors[order]
+    draft = Llama({**config, **shape}, {name: tensor.detach().to(device).requires_grad_() for name, tensor in first_tensors(model, shape).items()})
     draft.angles = draft.angles.to(device)
-    optimizer = torch.optim.AdamW(draft.tensors.values(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01)
-    begin, step = time.time(), 0
-    while (done := (time.time() - begin) / (start + args.seconds - begin)) < 1:
-        for group in optimizer.param_groups:
-            group["lr"] = 4e-3 * min(1, (step + 1) / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
-        ids = texts[torch.randint(held, len(texts), (args.batch,), device=device), :-1]
+
+    def loss_of(ids, factor):
         with torch.autocast(device.type, torch.bfloat16):
             with torch.no_grad():
                 wanted = model(ids)
             logs = draft(ids)
-        logs = logs.float().log_softmax(-1)
-        loss = -(wanted.float().softmax(-1) * logs).sum(-1).mean()
+        return -((wanted.float() * factor).softmax(-1) * logs.float().log_softmax(-1)).sum(-1).mean()
+
+    optimizer = torch.optim.AdamW(draft.tensors.values(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
+    if device.type == "cuda":
+        loss_of = torch.compile(loss_of)
+    begin, step = time.time(), 0
+    while (done := (time.time() - begin) / args.seconds) < 1:
+        for group in optimizer.param_groups:
+            group["lr"] = 4e-3 * min(1, (step + 1) / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        rows = torch.randint(held, len(texts), (args.batch,), device=device)
+        loss = loss_of(texts[rows, :-1], factors[rows])
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(draft.tensors.values(), 1.0)
         optimizer.step()
         step += 1
-        if step % 200 == 0:
+        if step % 1000 == 0:
             report(model, draft, texts[:held], step, loss, time.time() - start)
     report(model, draft, texts[:held], step, loss, time.time() - start)
     args.out.mkdir(parents=True, exist_ok=True)
     write_safetensors(args.out / "model.safetensors", {name: tensor.cpu() for name, tensor in draft.tensors.items()})
-    (args.out / "config.json").write_text(json.dumps({**config, **SHAPE}, indent=2) + "\n")
+    (args.out / "config.json").write_text(json.dumps({**config, **shape}, indent=2) + "\n")
 
 
 @torch.no_grad()
