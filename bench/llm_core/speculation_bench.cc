@@ -134,7 +134,10 @@ std::shared_ptr<llm::Drafter> MakeDrafter(const llm::SpeculationMethod& method) 
       return nullptr;
     case llm::DrafterKind::kDraftModel: {
       auto drafter = std::make_shared<llm::ModelDrafter>(OpenModel(method.folder));
-      drafter->WarmUp();
+      if (const Status status = drafter->WarmUp(); !status.ok()) {
+        std::fprintf(stderr, "%s\n", status.message().c_str());
+        std::exit(1);
+      }
       return drafter;
     }
     case llm::DrafterKind::kLookahead:

@@ -62,7 +62,7 @@ Result<std::shared_ptr<llm::Drafter>> LlmModel::MakeModelDrafter(const LlmParame
   NEREID_RETURN_IF_ERROR(checkpoint->CheckIntact());
   NEREID_RETURN_IF_ERROR(executor->PrepareSteps());
   auto drafter = std::make_shared<ModelDrafter>(std::move(executor));
-  drafter->WarmUp();
+  NEREID_RETURN_IF_ERROR(drafter->WarmUp());
   return std::shared_ptr<llm::Drafter>(std::move(drafter));
 }
 

@@ -95,7 +95,7 @@ ModelDrafter::ModelDrafter(std::unique_ptr<Executor> executor, float least_proba
 
 ModelDrafter::~ModelDrafter() = default;
 
-void ModelDrafter::WarmUp() {
+Status ModelDrafter::WarmUp() {
   const TokenIds tokens(kWarmUpTokens, 0);
   const SamplingParams sampling;
   std::unique_ptr<DrafterState> state;
@@ -108,10 +108,11 @@ void ModelDrafter::WarmUp() {
   query.sampling = &sampling;
   query.drafts = &drafts;
   Propose(std::span(&query, 1));
+  return failure_;
 }
 
 void ModelDrafter::Propose(std::span<DraftQuery> queries) {
-  if (has_failed_) return;
+  if (!failure_.ok()) return;
   cache_->BeginCall();
   num_behind_ = limits_.max_num_tokens;
   chains_.clear();
@@ -120,8 +121,8 @@ void ModelDrafter::Propose(std::span<DraftQuery> queries) {
     chains_.push_back({&query, &PrepareState(query)});
   }
   while (!chains_.empty()) {
-    if (RunStep().ok()) continue;
-    has_failed_ = true;
+    failure_ = RunStep();
+    if (failure_.ok()) continue;
     for (DraftQuery& query : queries) query.drafts->clear();
     return;
   }

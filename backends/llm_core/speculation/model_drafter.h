@@ -27,8 +27,9 @@ class ModelDrafter : public Drafter {
   ~ModelDrafter() override;
 
   /// Runs the draft model once, which reads its weights and allocates its memory: the first drafts
-  /// would take so much longer that their time says nothing about later ones.
-  void WarmUp();
+  /// would take so much longer that their time says nothing about later ones. Returns the error of
+  /// a run that failed, after which no sequence gets drafts.
+  Status WarmUp();
 
   std::string_view name() const override { return "draft"; }
   bool is_costly() const override { return true; }
@@ -58,10 +59,10 @@ class ModelDrafter : public Drafter {
   const ExecutorLimits limits_;
   const float least_probability_;
   const std::shared_ptr<Cache> cache_;  // shared with the states, which may live longer
-  int32_t num_behind_ = 0;  // tokens of sequences that are behind, which this call may still run
-  bool has_failed_ = false;
-  StepBatch batch_;             // scratch memory
-  std::vector<Chain> chains_;   // those without all of their drafts
+  int32_t num_behind_ = 0;     // tokens of sequences that are behind, which this call may still run
+  Status failure_;             // of the executor; ok: none so far
+  StepBatch batch_;            // scratch memory
+  std::vector<Chain> chains_;  // those without all of their drafts
   std::vector<Chain> running_;  // parallel to the entries of batch_
 };
 

@@ -136,6 +136,13 @@ TEST_F(ModelDrafterTest, StatesMayOutliveTheDrafter) {
   clients.clear();
 }
 
+TEST_F(ModelDrafterTest, WarmingUpReturnsTheErrorOfItsRun) {
+  EXPECT_TRUE(drafter_->WarmUp().ok());
+  executor_->on_submit = [](const StepBatch&) { return InternalError("no more"); };
+  const Status status = drafter_->WarmUp();
+  EXPECT_NE(status.message().find("no more"), std::string::npos) << status.message();
+}
+
 TEST_F(ModelDrafterTest, ProposesNothingAfterAnError) {
   std::vector<Client> clients(1);
   clients[0].tokens = {1, 2};
