@@ -201,13 +201,17 @@ struct DecodeStepRule {
   int min_expert_inner;  // experts of a shorter depth fill only parts of the ring's slots
   int max_rows;
 };
-// For more rows, and for what is not here, separate kernels are not slower.
+// The first rule of a model counts. For more rows, and for what is not here, separate kernels are
+// not slower.
 constexpr DecodeStepRule kDecodeStepRules[] = {
     {kBothForms, WeightFormat::kBf16, false, 0, kDecodeStepRows},
     {kBothForms, WeightFormat::kFp8, false, 0, kDecodeStepRows},
     {kBothForms, WeightFormat::kInt4, false, 0, kDecodeStepRows},
-    {kBothForms, WeightFormat::kBf16, true, 32, 1},
+    {kNative, WeightFormat::kBf16, true, 4096, kDecodeStepRows},
+    {kNative, WeightFormat::kBf16, true, 32, 4},
+    {kPortable, WeightFormat::kBf16, true, 32, 1},
     {kNative, WeightFormat::kInt4, true, 4096, kDecodeStepRows},
+    {kNative, WeightFormat::kInt4, true, 32, 1},
     {kPortable, WeightFormat::kInt4, true, 32, kDecodeStepRows},
 };
 

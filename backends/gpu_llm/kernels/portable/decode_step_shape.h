@@ -15,6 +15,6 @@ inline constexpr int kStepRegisters = 168;
 inline constexpr int kStepSlotBytes = 16 * (1024 + 64);
 inline constexpr int kStepSlots = 4;
 // What lies before the ring.
-inline constexpr int kStepStateBytes = 18 * 1024 + 512;
+inline constexpr int kStepStateBytes = 22 * 1024 + 512;
 
 }  // namespace nereid::gpu::portable_shape
