@@ -5,8 +5,8 @@
 // written. Compute warps poll the words they need. The warps that copy weights never wait for
 // them.
 //
-// Bound by memory bandwidth. One sequence, 8B model, bytes of weights and cache: 87 (bf16), 73
-// (fp8), 53 (int4) % of an H200's 4.65 TB/s.
+// One sequence, 8B model, bytes of weights and cache: 87 (bf16), 79 (fp8), 73 (int4) % of an H200's
+// 4.65 TB/s.
 #pragma once
 
 #include "backends/gpu_llm/kernels/step/decode_step_attention.cuh"
