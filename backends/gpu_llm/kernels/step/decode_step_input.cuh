@@ -150,15 +150,12 @@ class RowShare {
   // Begins at the first column of the row's K tiles, of which it has `columns`. Returns whether all
   // words are ready.
   __device__ __forceinline__ bool Load(const bf16* row, int columns) {
-    bool is_ready = true;
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       words_[i] = {};
       if (Column(i) < columns) words_[i] = LoadWords4(row + Column(i));
     }
-#pragma unroll
-    for (const uint4& words : words_) is_ready &= IsReady(words);
-    return is_ready;
+    return is_ready();
   }
   __device__ __forceinline__ bool is_ready() const {
     bool is_ready = true;
