@@ -62,7 +62,7 @@ TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheInitialize(TRITONCACHE_Ca
   return Fail("faulty: initialize fails as told");
 }
 
-// After hanging, it writes to the file.
+// After hanging, it writes to another file: the test may still be writing to the first one.
 TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheFinalize(TRITONCACHE_Cache* cache) {
   const std::string config = reinterpret_cast<State*>(cache)->config;
   delete reinterpret_cast<State*>(cache);
@@ -70,7 +70,7 @@ TRITONCACHE_ISPEC TRITONSERVER_Error* TRITONCACHE_CacheFinalize(TRITONCACHE_Cach
   const std::string path = ValueAfter(config, "hang:");
   if (path.empty()) return nullptr;
   while (!std::filesystem::exists(path)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  std::ofstream(path) << "ended";
+  std::ofstream(path + ".ended") << "ended";
   return nullptr;
 }
 
