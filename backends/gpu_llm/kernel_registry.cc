@@ -201,8 +201,8 @@ struct DecodeStepRule {
   int min_expert_inner;  // experts of a shorter depth fill only parts of the ring's slots
   int max_rows;
 };
-// The first rule of a model counts. For more rows, and for what is not here, separate kernels are
-// not slower.
+// A model uses the first rule that fits it. For more rows than a rule says, and for models that no
+// rule fits, separate kernels are not slower.
 constexpr DecodeStepRule kDecodeStepRules[] = {
     {kBothForms, WeightFormat::kBf16, false, 0, kDecodeStepRows},
     {kBothForms, WeightFormat::kFp8, false, 0, kDecodeStepRows},

@@ -166,7 +166,7 @@ class Eagle3ChainsTest : public Eagle3LayerTest {
     ASSERT_EQ(cudaMemcpy(executor_->decoder().captured()->rows() + 2 * kFeatures, bits.data(),
                          2 * bits.size(), cudaMemcpyHostToDevice),
               cudaSuccess);
-    // A copy of so few pageable bytes may return before the device has them.
+    // cudaMemcpy of up to 64 KiB of pageable memory may return before the device has the bytes.
     ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
   }
   // Every second chain has `num_siblings` tokens beside each draft, which go to siblings_.

@@ -136,13 +136,13 @@ __device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
   }
 }
 
-// Epilogue of a pair of tiles. With several rows each thread stores one output of one row. The 32
-// outputs of the only row are those of the lanes of one warp, the warps in turn: the others go on
-// with the next pair.
+// Epilogue of a pair of tiles. In a step with several rows each thread stores one output of one
+// row. In a step with one row a pair has 32 outputs, and one warp stores them, each lane one. The
+// warps take turns at this, and those whose turn it is not continue with the next pair at once.
 template <bool kExperts, bool kOneRow>
 class TilePairEpilogue {
  public:
-  // `pair`: of the product.
+  // `pair`: the number of this pair of tiles in the product.
   __device__ TilePairEpilogue(const DecodeStepParams& p, const StepGemm& gemm, int first_tile,
                               int count, int pair, float output_factor)
       : product_(gemm), pair_(pair), scale_(output_factor) {
@@ -152,7 +152,7 @@ class TilePairEpilogue {
     token_ = kOneRow ? 0 : thread % 16 / 4 * 2 + thread % 2;
     place_ = kOneRow ? lane % 16 : thread % 128 / 16 + thread % 4 / 2 * 8;
     stores_ = half < count && token_ < p.num_rows;
-    if (kOneRow) stores_ &= IsTaken();
+    if (kOneRow) stores_ &= FinishesPair();
     row_ = token_ * gemm.out_stride;
     if (kExperts && stores_ && gemm.experts != nullptr) {
       const int at = tile_ / gemm.tiles_each, rank = gemm.experts->ranks[at][token_];
@@ -207,16 +207,18 @@ class TilePairEpilogue {
   }
 
  private:
-  // Whether this warp finishes the pair of the only row.
-  __device__ bool IsTaken() const {
+  // Whether it is this warp's turn to finish the pair, in a step with one row.
+  __device__ bool FinishesPair() const {
     return static_cast<int>(threadIdx.x) / 32 == pair_ % kWarps;
   }
-  // Adds what the warps have of this thread's output. Returns false if it has none.
+  // Adds up the sums that the warps have for this thread's output. Returns false if this thread has
+  // no output.
   __device__ bool Sum(SharedState& shared, const float (&sums)[2][4], float& value) const {
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     value = 0.0f;
     if constexpr (kOneRow) {
-      // A warp is behind another one by three pairs at most: those that fit in the ring.
+      // A warp can be at most three pairs ahead of another one, because the ring has room for
+      // three.
       static_assert(kSlots <= 2 * (kRowBuffers - 1));
       float(&all)[kWarps][32] = shared.row_sums[pair_ % kRowBuffers];
       if (lane % 4 == 0) {
@@ -225,7 +227,7 @@ class TilePairEpilogue {
           all[warp][i / 2 * 16 + i % 2 * 8 + lane / 4] = sums[i / 2][i % 2 * 2];
       }
       const int barrier = kFirstRowBarrier + pair_ % kRowBuffers;
-      if (!IsTaken()) {
+      if (!FinishesPair()) {
         asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "n"(32 * kWarps) : "memory");
         return false;
       }

@@ -53,10 +53,10 @@ struct KTile {
 };
 // Int4 weights are bytes as soon as they are masked, and the tensor cores multiply bytes twice as
 // fast as bf16 values. So the only row is two columns of operand b: a value is (256 high + low)
-// times a scale that the warp's K tiles share, so that the largest value has 14 bits.
+// times a scale that the warp's K tiles share. The scale makes the largest magnitude take 14 bits.
 template <>
 struct KTile<WeightFormat::kInt4, true> {
-  uint2 bytes[kFragments<WeightFormat::kInt4>];  // even lanes of a group of t: high, odd ones: low
+  uint2 bytes[kFragments<WeightFormat::kInt4>];  // lanes with even g: high, with odd g: low
   int32_t sum;                                   // of the values
   float scale;
 };
@@ -147,8 +147,8 @@ class RowShare {
   static constexpr int kEach = kKTiles * kTileFragments / 8;  // fragments of a lane
   static_assert(kKTiles * kTileFragments % 8 == 0);
 
-  // Begins at the first column of the row's K tiles, of which it has `columns`. Returns whether all
-  // words are ready.
+  // Loads this lane's columns. `row` points to the first column of the K tiles; `columns` of them
+  // exist, the others are zero. Returns whether all words are ready.
   __device__ __forceinline__ bool Load(const bf16* row, int columns) {
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
@@ -239,7 +239,8 @@ class RowShare {
     return fragment / kTileFragments * Chunk<kFormat>::kKTileColumns +
            FragmentColumn<kFormat>(fragment % kTileFragments, threadIdx.x % 4);
   }
-  // Where the high (half 0) or low bytes of two adjacent fragments are, for this thread's t.
+  // The place in shared memory of the high (half 0) or low (half 1) bytes of two adjacent
+  // fragments, for this thread's columns.
   __device__ static __forceinline__ int BytesPlace(int fragment, int half) {
     return fragment / 2 * 8 + half * 4 + static_cast<int>(threadIdx.x) % 4;
   }

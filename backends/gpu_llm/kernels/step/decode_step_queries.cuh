@@ -48,11 +48,11 @@ struct HeadWords {
 
  private:
   __device__ static __forceinline__ void To(const Packed& from, float (&values)[kCount]) {
-    values[0] = LowBf16(from.x), values[1] = HighBf16(from.x);
-    values[2] = LowBf16(from.y), values[3] = HighBf16(from.y);
     if constexpr (kCount == 8) {
-      values[4] = LowBf16(from.z), values[5] = HighBf16(from.z);
-      values[6] = LowBf16(from.w), values[7] = HighBf16(from.w);
+      Unpack8(from, values);
+    } else {
+      values[0] = LowBf16(from.x), values[1] = HighBf16(from.x);
+      values[2] = LowBf16(from.y), values[3] = HighBf16(from.y);
     }
   }
 };

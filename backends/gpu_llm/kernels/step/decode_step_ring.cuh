@@ -16,7 +16,8 @@ constexpr int kWarps = 8;  // that compute
 constexpr int kThreads = 32 * (kWarps + 4);
 constexpr int kTileOutputs = kDecodeStepTileOutputs;
 constexpr int kPreloadedUnits = 4;
-constexpr int kRowBuffers = 4, kFirstRowBarrier = 4;  // each buffer has a named barrier
+// Of SharedState::row_sums. Each buffer has a named barrier, from this number on.
+constexpr int kRowBuffers = 4, kFirstRowBarrier = 4;
 
 // Shape of a slot: a chunk of the depth of a tile of 16 outputs, in K tiles, whose columns the
 // compute warps share. The pitch of bf16 and fp8 rows avoids bank conflicts between adjacent rows.
