@@ -66,16 +66,52 @@ struct Queries {
   }
 };
 
-// scores = queries x keys^T. A matrix load has 16 tokens of 16 columns.
+// A matrix load has 16 tokens of 16 columns. A lane's byte offsets in a KV block: of the keys of
+// the first 16 tokens, for each 16 columns of a panel; of the values of the first 16 columns, for
+// each 16 tokens.
+template <int kHeadDim>
+struct LaneOffsets {
+  static constexpr int kPanelColumns = KeyPanelColumns(kHeadDim);
+  uint32_t keys[kPanelColumns / 16], values[kBlockTokens / 16];
+
+  __device__ __forceinline__ LaneOffsets() {
+    const int lane = threadIdx.x % 32;
+    const int row = lane / 16 * 8 + lane % 8, column = lane / 8 % 2 * 8;
+#pragma unroll
+    for (int s = 0; s < kPanelColumns / 16; ++s)
+      keys[s] = KeyOffset<kHeadDim>(row, 16 * s + column);
+#pragma unroll
+    for (int s = 0; s < kBlockTokens / 16; ++s)
+      values[s] =
+          static_cast<uint32_t>(TileBytes(kHeadDim)) + ValueOffset<kHeadDim>(16 * s + column, row);
+  }
+  // Of 16 columns from 16 s on, and of 16 tokens from 16 n on.
+  __device__ __forceinline__ uint32_t Keys(int s, int n) const {
+    constexpr int kSteps = kPanelColumns / 16, kRowBytes = 2 * kPanelColumns;
+    return keys[s % kSteps] + s / kSteps * kBlockTokens * kRowBytes + n * 16 * kRowBytes;
+  }
+  // Of 16 tokens from 16 s on, and of 16 columns from 16 n on.
+  __device__ __forceinline__ uint32_t Values(int s, int n) const {
+    return values[s] + n * 16 * (kBlockTokens * 2);
+  }
+};
+
+// scores = queries x keys^T. The next keys are read while these are multiplied.
 template <int kHeadDim, bool kKeeps>
-__device__ __forceinline__ void Multiply(const Queries<kHeadDim, kKeeps>& queries, uint32_t keys,
+__device__ __forceinline__ void Multiply(const Queries<kHeadDim, kKeeps>& queries, uint32_t block,
+                                         const LaneOffsets<kHeadDim>& offsets,
                                          float (&scores)[32]) {
-  const int lane = threadIdx.x % 32;
-  const int token = lane / 16 * 8 + lane % 8, column = lane / 8 % 2 * 8;
+  constexpr int kSteps = kHeadDim / 16, kLoads = kBlockTokens / 16;
+  uint32_t keys[2][kLoads][4];
+  const auto read = [&](int s) {
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n) LoadMatrices(keys[s % 2][n], block + offsets.Keys(s, n));
+  };
 #pragma unroll
   for (float& score : scores) score = 0.0f;
+  read(0);
 #pragma unroll
-  for (int s = 0; s < kHeadDim / 16; ++s) {
+  for (int s = 0; s < kSteps; ++s) {
     uint32_t q[4];
     if constexpr (kKeeps) {
 #pragma unroll
@@ -83,40 +119,59 @@ __device__ __forceinline__ void Multiply(const Queries<kHeadDim, kKeeps>& querie
     } else {
       queries.Load(s, q);
     }
+    if (s + 1 < kSteps) read(s + 1);
 #pragma unroll
-    for (int n = 0; n < kBlockTokens / 16; ++n) {
-      uint32_t b[4];
-      LoadMatrices(b, keys + KeyOffset<kHeadDim>(16 * n + token, 16 * s + column));
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        auto& d = *reinterpret_cast<float(*)[4]>(&scores[4 * (2 * n + half)]);
-        MatrixMultiplyAdd(d, q[0], q[1], q[2], q[3], b[2 * half], b[2 * half + 1]);
-      }
+    for (int n = 0; n < 2 * kLoads; ++n) {
+      auto& d = *reinterpret_cast<float(*)[4]>(&scores[4 * n]);
+      const uint32_t* b = &keys[s % 2][n / 2][n % 2 * 2];
+      MatrixMultiplyAdd(d, q[0], q[1], q[2], q[3], b[0], b[1]);
     }
   }
 }
 
-// out += weights x values.
+// out += weights x values. The first values are read by the constructor, the next ones while some
+// are multiplied.
 template <int kHeadDim>
-__device__ __forceinline__ void AddValues(float (&out)[kHeadDim / 2], const uint32_t (&weights)[16],
-                                          uint32_t values) {
-  const int lane = threadIdx.x % 32;
-  const int column = lane / 16 * 8 + lane % 8, token = lane / 8 % 2 * 8;
+class Values {
+  static constexpr int kColumnLoads = kHeadDim / 16;
+  static constexpr int kLoads = kColumnLoads <= 5 ? kColumnLoads : kColumnLoads % 4 == 0 ? 4 : 3;
+  static constexpr int kUnits = kColumnLoads / kLoads, kSteps = kBlockTokens / 16;
+  static_assert(kColumnLoads % kLoads == 0);
+
+ public:
+  __device__ __forceinline__ Values(uint32_t block, const LaneOffsets<kHeadDim>& offsets)
+      : block_(block), offsets_(offsets) {
+    Read(0);
+  }
+  __device__ __forceinline__ void MultiplyAdd(float (&out)[kHeadDim / 2],
+                                              const uint32_t (&weights)[16]) {
 #pragma unroll
-  for (int s = 0; s < kBlockTokens / 16; ++s) {
+    for (int unit = 0; unit < kSteps * kUnits; ++unit) {
+      if (unit + 1 < kSteps * kUnits) Read(unit + 1);
+      const int s = unit / kUnits;
 #pragma unroll
-    for (int n = 0; n < kHeadDim / 16; ++n) {
-      uint32_t b[4];
-      LoadMatrices(b, values + ValueOffset<kHeadDim>(16 * s + token, 16 * n + column));
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        auto& d = *reinterpret_cast<float(*)[4]>(&out[4 * (2 * n + half)]);
+      for (int n = 0; n < 2 * kLoads; ++n) {
+        auto& d = *reinterpret_cast<float(*)[4]>(&out[4 * (unit % kUnits * 2 * kLoads + n)]);
+        const uint32_t* b = &values_[unit % 2][n / 2][n % 2 * 2];
         MatrixMultiplyAdd(d, weights[4 * s], weights[4 * s + 1], weights[4 * s + 2],
-                          weights[4 * s + 3], b[2 * half], b[2 * half + 1]);
+                          weights[4 * s + 3], b[0], b[1]);
       }
     }
   }
-}
+
+ private:
+  __device__ __forceinline__ void Read(int unit) {
+#pragma unroll
+    for (int n = 0; n < kLoads; ++n) {
+      LoadMatrices(values_[unit % 2][n],
+                   block_ + offsets_.Values(unit / kUnits, unit % kUnits * kLoads + n));
+    }
+  }
+
+  uint32_t block_;
+  const LaneOffsets<kHeadDim>& offsets_;
+  uint32_t values_[2][kLoads][4];
+};
 
 // The KV blocks of one tile.
 template <int kHeadDim, CacheFormat kFormat>
@@ -137,16 +192,17 @@ class Blocks {
 
   // Block i in the bf16 layout. Values after the end of the context are zero.
   __device__ __forceinline__ char* Wait(int i) {
+    // After the barrier, all warps have used block i - 1, which the copy overwrites.
     if constexpr (BlockShape::kStages > 1) {
-      __syncthreads();  // all warps have used block i - 1, which the copy overwrites
+      AsyncCopyWaitGroups<0>();
+      __syncthreads();
       Copy(i + 1);
-      AsyncCopyWaitGroups<1>();
     } else {
       __syncthreads();
       Copy(i);
       AsyncCopyWaitGroups<0>();
+      __syncthreads();
     }
-    __syncthreads();
     char* const block = ring_ + i % BlockShape::kStages * BlockShape::kCopyBytes;
     const bool is_cut = i == blocks_.count() - 1 && num_last_ < kBlockTokens;
     const auto thread = static_cast<int>(threadIdx.x);
@@ -218,6 +274,7 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   const int warp_last = tile.num_cached + (warp_index + 15) / group;
   float out[kHeadDim / 2] = {};
   SoftmaxState state = {{kNegativeInfinity, kNegativeInfinity}, {0.0f, 0.0f}};
+  const LaneOffsets<kHeadDim> offsets;
   Blocks<kHeadDim, kFormat> blocks(p, work, shared);
   for (int i = 0; i < work.num_steps(); ++i) {
     const uint32_t block = SharedAddress(blocks.Wait(i));
@@ -225,13 +282,14 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
     if (first_token > warp_last) continue;  // no row of the warp sees the block
     float scores[32], rescale[2];
     uint32_t weights[16];
-    Multiply(queries, block, scores);
+    Multiply(queries, block, offsets, scores);
+    Values<kHeadDim> values(block, offsets);
     const bool masks = first_token + kBlockTokens - 1 > warp_first ||
                        (p.window > 0 && first_token + p.window <= warp_last);
     ScoresToWeights<1>(p, scores, state, rescale, {first_token}, position, masks);
     Rescale(out, rescale);
     PackWeights(scores, weights);
-    AddValues<kHeadDim>(out, weights, block + static_cast<uint32_t>(TileBytes(kHeadDim)));
+    values.MultiplyAdd(out, weights);
   }
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
