@@ -406,11 +406,9 @@ int64_t SplitPartials(KernelForm form, int num_processors) {
                                      : portable_shape::MaxPartials(num_processors);
 }
 
-int SplitGemmTile(KernelForm form, int num_rows) {
-  const int least = form == KernelForm::kNative ? 32 : 8;
-  int tile = portable_shape::kTileGemmRows[std::size(portable_shape::kTileGemmRows) - 1];
-  while (tile > least && num_rows <= tile / 2) tile /= 2;
-  return tile;
+int SplitGemmTile(int num_rows) {
+  if (num_rows <= 32) return 32;
+  return num_rows <= 64 ? 64 : 128;
 }
 
 int GroupedGemmTile(int num_rows) {

@@ -73,8 +73,9 @@ bool CanRunExpertGemm(KernelForm form, const WeightMatrix& weights);
 // Elements of SplitScratch::partials that make every useful split possible; 0: none are needed.
 int64_t SplitPartials(KernelForm form, int num_processors);
 
-// Rows of a tile of the kernel's variant for so many rows.
-int SplitGemmTile(KernelForm form, int num_rows);
+// Rows of a tile of the kernel's variant for so many rows. Split-K GEMM: of the native form; the
+// portable one follows PlanSplit() (kernels/portable/tile_gemm_shape.h).
+int SplitGemmTile(int num_rows);
 int GroupedGemmTile(int num_rows);
 // `num_rows`: of all experts.
 int ExpertGemmTile(KernelForm form, int num_rows, int num_experts);

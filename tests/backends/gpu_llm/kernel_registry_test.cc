@@ -303,15 +303,16 @@ void ExpectRuns(const Product& product, const ProductChoice& choice) {
       EXPECT_EQ(weights.num_outputs % 16, 0);
       EXPECT_EQ(weights.depth % (reads_fp8 ? 16 : 8), 0);
       EXPECT_EQ(choice.kernel == ProductKernel::kFp8SplitGemm, is_native && reads_fp8);
-      const int tile = SplitGemmTile(product.form, product.num_rows);
       if (is_native) {
+        const int tile = SplitGemmTile(product.num_rows);
         EXPECT_TRUE(tile == 32 || tile == 64 || tile == 128) << tile;
       } else {
-        EXPECT_NE(std::find(std::begin(portable_shape::kTileGemmRows),
-                            std::end(portable_shape::kTileGemmRows), tile),
-                  std::end(portable_shape::kTileGemmRows));
-        EXPECT_LE(portable_shape::TileGemmShapeOf(weights.format, tile).shared_bytes(),
-                  kPortableSharedBytes);
+        const portable_shape::SplitPlan plan =
+            portable_shape::PlanSplit(weights.format, weights.scales_per_block, product.num_rows,
+                                      weights.num_outputs, weights.depth, product.num_processors, 8,
+                                      SplitPartials(product.form, product.num_processors));
+        EXPECT_LE(portable_shape::TileGemmShapeOf(plan.of).shared_bytes(), kPortableSharedBytes);
+        EXPECT_GE(plan.num_slices, 1);
       }
       break;
     }

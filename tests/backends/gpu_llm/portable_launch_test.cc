@@ -34,7 +34,7 @@ constexpr Gpu kGpus[] = {
     {"RTX PRO 6000", 120, 188, 99, 100, 65536, 1536, 128, 1792},
 };
 constexpr int kReservedBytes = 1024;  // of each block, by the driver
-constexpr int kStaticBytes = 64;      // that kernels with a ring have beside it, at most
+constexpr int kStaticBytes = 128;     // that kernels with a ring have beside it, at most
 
 class PortableLaunchTest : public ::testing::TestWithParam<Gpu> {
  protected:
@@ -129,53 +129,87 @@ TEST_P(PortableLaunchTest, TheFusedDecodeStepFits) {
       portable_shape::kStepThreads, portable_shape::kStepRegisters);
 }
 
-// Experts and products of up to some hundreds of rows.
-TEST_P(PortableLaunchTest, TilesFitForEveryFormatAndRowCount) {
-  using portable_shape::TileGemmShape;
-  constexpr int kRowOffsetBytes = 8;  // of each row, beside the ring
+// Every kernel of the tile GEMM that is compiled.
+std::vector<portable_shape::TileGemmCase> TileGemmCases() {
+  std::vector<portable_shape::TileGemmCase> cases;
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt4}) {
-    for (const int rows : portable_shape::kTileGemmRows) {
-      for (const int part_warps : {1, portable_shape::SplitPartWarps(rows)}) {
-        SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(format) << ", " << rows);
-        const TileGemmShape shape = portable_shape::TileGemmShapeOf(format, rows, part_warps);
-        ExpectFits(shape.shared_bytes() + kRowOffsetBytes * rows, shape.threads(),
-                   shape.registers());
-        EXPECT_LE(portable_shape::kTileGemmBlocks * shape.threads() * shape.registers(),
-                  GetParam().processor_registers);
-        EXPECT_GE(shape.stages, 2);
-        // A stage holds whole fragments, and its rows whole 16-byte chunks for each thread.
-        EXPECT_EQ(rows % (8 * shape.row_warps), 0);
-        EXPECT_EQ(shape.stage_bytes() % 128, 0);
-        EXPECT_LE(rows, shape.threads());
+    for (const int scales : {1, 4}) {
+      if (scales > 1 && format != WeightFormat::kInt4) continue;
+      for (const int rows : portable_shape::kTileGemmRows) {
+        cases.push_back({format, rows, 1, scales});
+        if (rows == 64) cases.push_back({format, rows, 2, scales});
       }
     }
   }
+  return cases;
+}
+
+void ExpectWholeStages(const portable_shape::TileGemmShape& shape) {
+  EXPECT_GE(shape.stages, 2);
+  // A stage holds whole fragments, and its rows whole 16-byte chunks for each thread.
+  EXPECT_EQ(shape.rows % (8 * shape.row_warps), 0);
+  EXPECT_EQ(shape.stage_bytes() % 128, 0);
+  EXPECT_EQ(shape.rows % shape.passes, 0);
+}
+
+// Experts and products of up to some hundreds of rows.
+TEST_P(PortableLaunchTest, TilesFitForEveryFormatAndRowCount) {
+  using portable_shape::TileGemmShape;
+  const Gpu& gpu = GetParam();
+  for (const portable_shape::TileGemmCase& of : TileGemmCases()) {
+    SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(of.format) << ", " << of.rows
+                                      << " rows, " << of.scales << " scales");
+    const TileGemmShape shape = portable_shape::TileGemmShapeOf(of);
+    ExpectFits(shape.shared_bytes(), shape.threads(), shape.registers());
+    EXPECT_LE(shape.blocks * shape.threads() * shape.registers(), gpu.processor_registers);
+    ExpectWholeStages(shape);
+  }
+  const TileGemmShape large = portable_shape::TileGemmShapeOf(
+      {.format = WeightFormat::kBf16, .rows = 128, .ring_bytes = portable_shape::kLargeRingBytes});
+  EXPECT_GT(large.stages, 2);
+  ExpectWholeStages(large);
+  if (gpu.block_shared_kb >= 163) ExpectFits(large.shared_bytes(), large.threads(), 255);
 }
 
 // No multiprocessor is left without work if the depth allows it, and the partial sums fit into what
 // is allocated.
 TEST_P(PortableLaunchTest, TheDepthIsSplitWhereTilesAreFew) {
-  using portable_shape::TileGemmShape;
   const Gpu& gpu = GetParam();
-  const auto split = [&](const TileGemmShape& shape, int64_t num_tiles, int depth) {
-    return portable_shape::BestSplit(shape, num_tiles, depth, gpu.num_processors,
-                                     gpu.processor_shared_kb * 1024, 8,
-                                     portable_shape::MaxPartials(gpu.num_processors));
+  const int64_t max_partials = portable_shape::MaxPartials(gpu.num_processors);
+  const auto plan = [&](WeightFormat format, int rows, int outputs, int depth) {
+    return portable_shape::PlanSplit(format, 1, rows, outputs, depth, gpu.num_processors, 8,
+                                     max_partials);
   };
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt4}) {
-    for (const int rows : portable_shape::kTileGemmRows) {
-      const TileGemmShape shape = portable_shape::TileGemmShapeOf(format, rows);
-      EXPECT_EQ(split(shape, 1, shape.stage_columns()), 1);
-      EXPECT_GT(split(shape, 8, 14336), 1);
-      EXPECT_EQ(split(shape, 100000, 4096), 1);
-      for (const int num_tiles : {1, 8, 32, 100, 300}) {
-        const int slices = split(shape, num_tiles, 14336);
-        if (slices == 1) continue;
-        EXPECT_LE(int64_t{slices} * num_tiles * shape.rows * shape.outputs(),
-                  portable_shape::MaxPartials(gpu.num_processors));
+    for (const int rows : {1, 9, 16, 30, 64, 65, 200, 256}) {
+      SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(format) << ", " << rows);
+      EXPECT_EQ(plan(format, rows, 1024, 128).num_slices, 1);
+      EXPECT_GT(plan(format, rows, 512, 14336).num_slices, 1);
+      EXPECT_EQ(plan(format, rows, 128256, 4096).num_slices, 1);
+      for (const int outputs : {16, 1024, 4096, 6144, 28672}) {
+        const portable_shape::SplitPlan split = plan(format, rows, outputs, 14336);
+        const portable_shape::TileGemmShape shape = portable_shape::TileGemmShapeOf(split.of);
+        const int64_t row_tiles = (rows + shape.rows - 1) / shape.rows;
+        EXPECT_EQ(split.num_tiles, row_tiles * ((outputs + shape.outputs() - 1) / shape.outputs()));
+        if (split.num_slices == 1) continue;
+        EXPECT_LE(split.num_slices * split.num_tiles, gpu.num_processors);
+        EXPECT_LE(split.num_slices * split.num_tiles * shape.rows * shape.outputs(), max_partials);
       }
     }
   }
+}
+
+// Tiles of 128 rows only where they occupy most multiprocessors.
+TEST_P(PortableLaunchTest, ManyRowsHaveLargeTilesWhereTheseAreMany) {
+  const int num_processors = GetParam().num_processors;
+  const auto rows_of_tile = [&](int rows, int outputs) {
+    return portable_shape::PlanSplit(WeightFormat::kInt4, 1, rows, outputs, 4096, num_processors, 8,
+                                     portable_shape::MaxPartials(num_processors))
+        .of.rows;
+  };
+  EXPECT_EQ(rows_of_tile(200, 256 * num_processors), 128);
+  EXPECT_EQ(rows_of_tile(128, 1024), 64);
+  EXPECT_EQ(rows_of_tile(64, 256 * num_processors), 64);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, PortableLaunchTest, ::testing::ValuesIn(kGpus),

@@ -30,7 +30,7 @@ int Ceil(int a, int b) {
 }
 
 KernelVariant VariantFor(const SplitGemmParams& p) {
-  const int tile_rows = SplitGemmTile(KernelForm::kNative, p.num_rows);
+  const int tile_rows = SplitGemmTile(p.num_rows);
   const bool finishes =
       p.bias != nullptr || p.output == GemmEpilogue::kActivate || p.output == GemmEpilogue::kGate;
   switch (p.weights.format) {

@@ -1,57 +1,43 @@
-// The split-K GEMM as a launch of the tile GEMM. The row tile follows the number of rows; the depth
-// is split where the tiles alone leave multiprocessors idle.
-#include "backends/gpu_llm/kernel_registry.h"
+// The split-K GEMM as a launch of the tile GEMM.
 #include "backends/gpu_llm/kernels/gemm/portable/tile_gemm.h"
 #include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
 
-using portable_shape::TileGemmShape;
-
-struct DeviceLimits {
-  int num_processors = 1, processor_shared_bytes = 0;
-};
-DeviceLimits LimitsOfDevice() {
-  int device = 0;
-  DeviceLimits limits;
+int NumProcessors() {
+  int device = 0, count = 1;
   (void)cudaGetDevice(&device);
-  (void)cudaDeviceGetAttribute(&limits.num_processors, cudaDevAttrMultiProcessorCount, device);
-  (void)cudaDeviceGetAttribute(&limits.processor_shared_bytes,
-                               cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
-  return limits;
+  (void)cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
+  return count;
 }
 
 }  // namespace
 
 cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream) {
+  const WeightMatrix& weights = params.weights;
+  const SplitScratch& scratch = params.scratch;
+  const int64_t max_partials = scratch.partials != nullptr ? scratch.num_partials : 0;
+  const portable_shape::SplitPlan plan = portable_shape::PlanSplit(
+      weights.format, weights.scales_per_block, params.num_rows, weights.num_outputs, weights.depth,
+      NumProcessors(), kMaxSplit, max_partials);
+  const portable_shape::TileGemmShape shape = portable_shape::TileGemmShapeOf(plan.of);
   TileGemmParams gemm = {};
-  gemm.weights = params.weights;
+  gemm.weights = weights;
   gemm.in = static_cast<const __nv_bfloat16*>(params.in);
   gemm.num_rows = params.num_rows;
-  gemm.tile_rows = SplitGemmTile(KernelForm::kPortable, params.num_rows);
-  gemm.num_row_tiles = (params.num_rows + gemm.tile_rows - 1) / gemm.tile_rows;
+  gemm.tile_rows = shape.rows;
+  gemm.num_row_tiles = (params.num_rows + shape.rows - 1) / shape.rows;
   gemm.out = params.out;
   gemm.output = params.output;
-  gemm.num_slices = params.split > 0 ? params.split : 1;
-  gemm.scratch = params.scratch;
-  gemm.part_warps = portable_shape::SplitPartWarps(gemm.tile_rows);
-  const TileGemmShape shape =
-      portable_shape::TileGemmShapeOf(params.weights.format, gemm.tile_rows, gemm.part_warps);
-  const int num_outputs = (params.weights.num_outputs + shape.outputs() - 1) / shape.outputs();
-  const int64_t num_tiles = int64_t{gemm.num_row_tiles} * num_outputs;
-  const auto fits = [&](int split) {
-    return params.scratch.partials != nullptr && num_tiles <= kMaxSplitTickets &&
-           split * num_tiles * shape.rows * shape.outputs() <= params.scratch.num_partials;
-  };
-  if (params.split == 0) {
-    const DeviceLimits limits = LimitsOfDevice();
-    gemm.num_slices = portable_shape::BestSplit(
-        shape, num_tiles, params.weights.depth, limits.num_processors,
-        limits.processor_shared_bytes, kMaxSplit, params.scratch.num_partials);
-    if (gemm.num_slices > 1 && !fits(gemm.num_slices)) gemm.num_slices = 1;
-  } else if (gemm.num_slices > 1 && !fits(gemm.num_slices)) {
-    return cudaErrorInvalidValue;
+  gemm.num_slices = params.split > 0 ? params.split : plan.num_slices;
+  gemm.scratch = scratch;
+  gemm.part_warps = shape.part_warps;
+  const bool fits = plan.num_tiles <= kMaxSplitTickets &&
+                    gemm.num_slices * plan.num_tiles * shape.rows * shape.outputs() <= max_partials;
+  if (gemm.num_slices > 1 && !fits) {
+    if (params.split > 0) return cudaErrorInvalidValue;
+    gemm.num_slices = 1;
   }
   return TileGemm(gemm, stream);
 }

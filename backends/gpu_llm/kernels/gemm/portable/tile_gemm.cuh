@@ -1,10 +1,14 @@
 // The tile GEMM's kernel. A block computes a tile of rows by outputs (portable/tile_gemm_shape.h).
 // Weights and rows go through a ring of stages in shared memory with 16-byte asynchronous copies.
 // Weights are operand a of the mma, so that few rows waste no more than they must; quantized ones
-// are unpacked in registers. A slice of the depth may be another block's: the last block of a tile
-// adds the slices in their order, so that equal calls give equal results. Device code only.
+// are unpacked in registers. A warp reads its next operands while it multiplies, also those of the
+// next stage. A slice of the depth may be another block's: the last block of a tile adds the slices
+// in their order, so that equal calls give equal results. Device code only.
 #pragma once
 
+#include <algorithm>
+
+#include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/gemm/portable/tile_formats.cuh"
@@ -95,33 +99,349 @@ __device__ __forceinline__ void StoreSums(const TileGemmParams& p, int64_t row, 
   *to = Pack8(values);
 }
 
-template <WeightFormat kFormat, int kRows, int kPartWarps>
-__global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows, kPartWarps).threads(),
-                                  portable_shape::kTileGemmBlocks)
+// What is known of a kernel when it is compiled, and which part of a tile this warp has.
+template <WeightFormat kFormatOfWeights, int kTileRows, int kPartWarps, int kScales, int kRingBytes>
+struct WarpTile {
+  static constexpr WeightFormat kFormat = kFormatOfWeights;
+  static constexpr TileGemmShape kShape =
+      TileGemmShapeOf({kFormat, kTileRows, kPartWarps, kScales, kRingBytes});
+  using Slice = SliceOf<kFormat, kScales>;
+  static constexpr int kRows = kShape.rows, kOutputs = kShape.outputs(), kTiles = kShape.warp_tiles;
+  static constexpr int kRowTiles = kRows / kShape.row_warps / 8;  // of 8 rows
+  static constexpr int kParts = Slice::kParts / kShape.part_warps;
+  static constexpr int kColumns = kShape.slice_columns, kRowBytes = 2 * kColumns;
+  static constexpr int kTileBytes = kShape.slice_tile_bytes;
+
+  int output_warp, depth_warp, part_warp, row_warp;
+
+  __device__ __forceinline__ WarpTile() {
+    const int warp = threadIdx.x / 32;
+    output_warp = warp % kShape.output_warps;
+    depth_warp = warp / kShape.output_warps % kShape.depth_warps;
+    part_warp = warp / kShape.output_warps / kShape.depth_warps % kShape.part_warps;
+    row_warp = warp / kShape.output_warps / kShape.depth_warps / kShape.part_warps;
+  }
+  // Byte offsets in a stage: of a tile of the block's 16 outputs, and of a row of this warp's
+  // depth.
+  __device__ __forceinline__ uint32_t OutputsAt(int tile) const {
+    return (depth_warp * (kOutputs / 16) + tile) * kTileBytes;
+  }
+  __device__ __forceinline__ uint32_t RowsAt(int depth_part, int row) const {
+    return kShape.weight_bytes() + (depth_part * kRows + row) * kRowBytes;
+  }
+};
+
+// The ring: copies the weights and rows of steps of the depth into its stages. A warp copies
+// weights that it multiplies; warps that share them divide them. Each thread copies one chunk of 8
+// columns of several rows. Rows after the tile's last one are read as the last one, because nobody
+// stores their sums.
+template <typename Warp>
+class StageRing {
+  using Slice = typename Warp::Slice;
+  static constexpr TileGemmShape kShape = Warp::kShape;
+  static constexpr int kStageBytes = kShape.stage_bytes();
+  static constexpr int kSharers = kShape.row_warps * kShape.part_warps;
+  static constexpr int kCopyTiles = Warp::kTiles / kSharers;
+  static constexpr int kSliceChunks = Warp::kColumns / 8;
+  static constexpr int kChunks = kShape.depth_warps * kSliceChunks;
+  static constexpr int kThreadRows = kShape.threads() / kChunks;  // that the block copies at once
+  static constexpr int kRowCopies = Warp::kRows / kThreadRows;
+  static_assert(Warp::kTiles % kSharers == 0 && kShape.threads() % kChunks == 0);
+  static_assert(Warp::kRows % kThreadRows == 0 && kThreadRows % 8 == 0);
+
+ public:
+  // `weights`: the tile's matrix. `last_step`: after the last one of this block's depth.
+  __device__ __forceinline__ StageRing(const TileGemmParams& p, const Warp& warp,
+                                       const ExpertTile& tile, const char* weights,
+                                       int first_output, int last_step, const char* ring)
+      : p_(p), ring_(SharedAddress(ring)), last_step_(last_step) {
+    const int copy_tile = warp.output_warp * Warp::kTiles +
+                          (warp.row_warp * kShape.part_warps + warp.part_warp) * kCopyTiles;
+    source_ = Slice::SourceOf(p.weights, weights, first_output / 16 + copy_tile);
+    weights_to_ = ring_ + warp.OutputsAt(copy_tile);
+    first_column_ = warp.depth_warp * Warp::kColumns;
+    const int row = threadIdx.x / kChunks, chunk = threadIdx.x % kChunks;
+    row_column_ = chunk * 8;
+    rows_to_ = ring_ + warp.RowsAt(chunk / kSliceChunks, row) +
+               ((chunk % kSliceChunks) ^ Slice::Swizzle(row)) * 16;
+#pragma unroll
+    for (int i = 0; i < kRowCopies; ++i) {
+      int from = tile.first + min(row + i * kThreadRows, tile.count - 1);
+      if (p.pairs != nullptr) from = p.pairs[from] / p.pairs_per_row;
+      row_chunks_[i] = from * (p.weights.depth / 8) + chunk;
+    }
+  }
+
+  // Starts the copies of a step, unless it is after the last one.
+  __device__ __forceinline__ void Copy(int step, uint32_t stage) const {
+    if (step < last_step_) {
+      const int first = step * kShape.stage_columns();
+      Slice::template Copy<kCopyTiles, Warp::kTileBytes>(weights_to_ + stage, p_.weights, source_,
+                                                         first + first_column_);
+      const bool is_valid = first + row_column_ < p_.weights.depth;
+#pragma unroll
+      for (int i = 0; i < kRowCopies; ++i) {
+        CopyOrZero(rows_to_ + stage + i * kThreadRows * Warp::kRowBytes,
+                   reinterpret_cast<const char*>(p_.in) + int64_t{row_chunks_[i] + first / 8} * 16,
+                   is_valid);
+      }
+    }
+    AsyncCopyCommit();
+  }
+  __device__ __forceinline__ void Fill(int step) const {
+#pragma unroll
+    for (int i = 0; i < kShape.stages; ++i) Copy(step + i, i * kStageBytes);
+    AsyncCopyWaitGroups<kShape.stages - 1>();
+    __syncthreads();
+  }
+  // Waits until the stage after the current one has arrived, and until all warps have read the
+  // current one.
+  __device__ __forceinline__ void WaitForNext() const {
+    AsyncCopyWaitGroups<kShape.stages - 2>();
+    __syncthreads();
+  }
+  __device__ __forceinline__ uint32_t address() const {
+    return ring_;
+  }
+  static __device__ __forceinline__ uint32_t Next(uint32_t stage) {
+    return stage == (kShape.stages - 1) * kStageBytes ? 0 : stage + kStageBytes;
+  }
+
+ private:
+  const TileGemmParams& p_;
+  uint32_t ring_, weights_to_, rows_to_;
+  int last_step_, first_column_, row_column_;
+  WeightSource source_;
+  int row_chunks_[kRowCopies];  // of the input, in chunks of 8 columns
+};
+
+// Adds the products of steps [begin, end) to sums[tile of outputs][tile of rows], of the first
+// kRowTiles tiles of rows. A unit are the products of some of them in one part: eight products
+// between two that add to the same sums hide their latency.
+template <int kRowTiles, typename Warp>
+__device__ __forceinline__ void MultiplySteps(const TileGemmParams& p, const Warp& warp,
+                                              const StageRing<Warp>& ring, int begin, int end,
+                                              float (&sums)[Warp::kTiles][Warp::kRowTiles][4]) {
+  using Slice = typename Warp::Slice;
+  constexpr int kTiles = Warp::kTiles;
+  constexpr int kUnitRows = kRowTiles < 8 / kTiles ? kRowTiles : 8 / kTiles;
+  constexpr int kPartUnits = kRowTiles / kUnitRows, kStepUnits = Warp::kParts * kPartUnits;
+  static_assert(kRowTiles % kUnitRows == 0 && kStepUnits % 2 == 0);
+  const uint32_t weights_from = ring.address() + warp.OutputsAt(warp.output_warp * kTiles);
+  const uint32_t rows_from = ring.address() +
+                             warp.RowsAt(warp.depth_warp, warp.row_warp * Warp::kRowTiles * 8) +
+                             Slice::RowOffset();
+  const int first_part = warp.part_warp * Warp::kParts;
+  typename Slice::Packed packed[kTiles];
+  uint4 rows[2][kUnitRows];
+  const auto read_weights = [&](uint32_t stage, int part) {
+#pragma unroll
+    for (int i = 0; i < kTiles; ++i)
+      Slice::Read(weights_from + stage + i * Warp::kTileBytes, p.weights, first_part + part, part,
+                  packed[i]);
+  };
+  const auto read_rows = [&](uint32_t stage, int unit) {
+    const uint32_t from = rows_from + stage + Slice::ChunkOffset(first_part + unit / kPartUnits) +
+                          unit % kPartUnits * kUnitRows * 8 * Warp::kRowBytes;
+#pragma unroll
+    for (int j = 0; j < kUnitRows; ++j)
+      rows[unit % 2][j] = Slice::ReadRows(from + j * 8 * Warp::kRowBytes);
+  };
+  uint32_t stage = 0;
+  read_weights(stage, 0);
+  read_rows(stage, 0);
+  for (int step = begin; step < end; ++step) {
+    const uint32_t next = ring.Next(stage);
+    uint32_t a[kTiles][8];
+#pragma unroll
+    for (int unit = 0; unit < kStepUnits; ++unit) {
+      const int part = unit / kPartUnits;
+      if (unit % kPartUnits == 0) {
+#pragma unroll
+        for (int i = 0; i < kTiles; ++i) Slice::Unpack(packed[i], first_part + part, part, a[i]);
+        if (part + 1 < Warp::kParts) read_weights(stage, part + 1);
+      }
+      if (unit + 1 < kStepUnits) {
+        read_rows(stage, unit + 1);
+      } else {
+        ring.WaitForNext();
+        read_weights(next, 0);
+        read_rows(next, 0);
+      }
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+#pragma unroll
+        for (int j = 0; j < kUnitRows; ++j) {
+          const uint4& row = rows[unit % 2][j];
+#pragma unroll
+          for (int i = 0; i < kTiles; ++i) {
+            MatrixMultiplyAdd(sums[i][unit % kPartUnits * kUnitRows + j], a[i][4 * half],
+                              a[i][4 * half + 1], a[i][4 * half + 2], a[i][4 * half + 3],
+                              half == 0 ? row.x : row.z, half == 0 ? row.y : row.w);
+          }
+        }
+      }
+    }
+    ring.Copy(step + Warp::kShape.stages, stage);
+    stage = next;
+  }
+}
+
+// Brings the sums of all warps to shared memory, adds them there, and passes them on by whole
+// 16-byte chunks: to the output, or to the scratch if other blocks have other slices of the depth.
+template <typename Warp>
+class TileSums {
+  static constexpr TileGemmShape kShape = Warp::kShape;
+  static constexpr int kRows = Warp::kRows, kOutputs = Warp::kOutputs;
+  static constexpr int kThreads = kShape.threads(), kPitch = kShape.sums_pitch();
+  static constexpr int kPassRows = kRows / kShape.passes;
+
+ public:
+  __device__ __forceinline__ TileSums(const TileGemmParams& p, const ExpertTile& tile,
+                                      int first_output, int64_t tile_index, float* shared)
+      : p_(p), tile_(tile), first_output_(first_output), tile_index_(tile_index), shared_(shared) {
+    width_ = p.output == GemmEpilogue::kSiluGate ? 16 : 8;
+    row_chunks_ = kOutputs / width_;
+  }
+
+  // `slice`: of the depth.
+  __device__ __forceinline__ void Store(
+      const Warp& warp, int slice, const float (&sums)[Warp::kTiles][Warp::kRowTiles][4]) const {
+#pragma unroll
+    for (int pass = 0; pass < kShape.passes; ++pass) {
+      __syncthreads();
+      Share(warp, pass * kPassRows, sums);
+      __syncthreads();
+      const int end = min(kPassRows, tile_.count - pass * kPassRows) * row_chunks_;
+      for (int at = threadIdx.x; at < end; at += kThreads) {
+        const int row = pass * kPassRows + at / row_chunks_, column = at % row_chunks_ * width_;
+        Sums result = SumAt(row, column);
+        if (p_.num_slices == 1) {
+          Finish(row, column, result);
+        } else {
+          float* to = PartialAt(slice, row, column);
+#pragma unroll
+          for (int i = 0; i < 16; i += 4) {
+            if (i < width_) {
+              *reinterpret_cast<float4*>(to + i) = {result.values[i], result.values[i + 1],
+                                                    result.values[i + 2], result.values[i + 3]};
+            }
+          }
+        }
+      }
+    }
+  }
+
+  // Called by the block that is the last one of the tile to end.
+  __device__ __forceinline__ void AddSlices() const {
+    for (int at = threadIdx.x; at < tile_.count * row_chunks_; at += kThreads) {
+      const int row = at / row_chunks_, column = at % row_chunks_ * width_;
+      Sums result = {};
+      for (int slice = 0; slice < p_.num_slices; ++slice) {
+        const float* from = PartialAt(slice, row, column);
+#pragma unroll
+        for (int i = 0; i < 16; i += 4) {
+          if (i >= width_) break;
+          Add(__ldcg(reinterpret_cast<const float4*>(from + i)), result, i);
+        }
+      }
+      Finish(row, column, result);
+    }
+  }
+
+ private:
+  static __device__ __forceinline__ void Add(const float4& four, Sums& to, int at) {
+    to.values[at] += four.x, to.values[at + 1] += four.y;
+    to.values[at + 2] += four.z, to.values[at + 3] += four.w;
+  }
+  // Writes the warp's sums of rows [first_row, first_row + kPassRows) to shared memory.
+  __device__ __forceinline__ void Share(
+      const Warp& warp, int first_row,
+      const float (&sums)[Warp::kTiles][Warp::kRowTiles][4]) const {
+    const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    const int depth_part = warp.depth_warp * kShape.part_warps + warp.part_warp;
+#pragma unroll
+    for (int j = 0; j < Warp::kRowTiles; ++j) {
+      const int row = (warp.row_warp * Warp::kRowTiles + j) * 8 - first_row;
+      if (kShape.passes > 1 && (row < 0 || row >= kPassRows)) continue;
+#pragma unroll
+      for (int i = 0; i < Warp::kTiles; ++i) {
+        float* to = shared_ + (depth_part * kPassRows + row + 2 * t) * kPitch +
+                    (warp.output_warp * Warp::kTiles + i) * 16 + g;
+        to[0] = sums[i][j][0], to[kPitch] = sums[i][j][1];
+        to[8] = sums[i][j][2], to[kPitch + 8] = sums[i][j][3];
+      }
+    }
+  }
+  // The sum over the warps of width_ outputs.
+  __device__ __forceinline__ Sums SumAt(int row, int column) const {
+    Sums result = {};
+#pragma unroll
+    for (int w = 0; w < kShape.depth_warps * kShape.part_warps; ++w) {
+      const float* from = shared_ + (w * kPassRows + row % kPassRows) * kPitch + column;
+#pragma unroll
+      for (int i = 0; i < 16; i += 4) {
+        if (i >= width_) break;
+        Add(*reinterpret_cast<const float4*>(from + i), result, i);
+      }
+    }
+    return result;
+  }
+  __device__ __forceinline__ float* PartialAt(int slice, int row, int column) const {
+    const int64_t num_tiles = int64_t{gridDim.x} * gridDim.y;
+    return p_.scratch.partials + ((slice * num_tiles + tile_index_) * kRows + row) * kOutputs +
+           column;
+  }
+  __device__ __forceinline__ void Finish(int row, int column, Sums& result) const {
+    const int output = first_output_ + column, num_outputs = p_.weights.num_outputs;
+    if (output >= num_outputs) return;
+    if constexpr (Warp::kFormat == WeightFormat::kFp8) {
+      const float* scales = p_.weights.row_scales + tile_.expert * p_.scale_stride;
+#pragma unroll
+      for (int i = 0; i < 16; ++i) {
+        if (i < width_ && output + i < num_outputs) result.values[i] *= __ldg(scales + output + i);
+      }
+    }
+    StoreSums(p_, tile_.first + row, output, result);
+  }
+
+  const TileGemmParams& p_;
+  const ExpertTile& tile_;
+  int first_output_, width_, row_chunks_;  // width_: outputs of a chunk
+  int64_t tile_index_;
+  float* shared_;
+};
+
+// The row tile and the output tile of this block. Blocks with consecutive numbers run at the same
+// time. If rows are many, those of some row tiles come together and share rows and weights in the
+// L2 cache.
+template <typename Warp>
+__device__ __forceinline__ int2 FindBlock() {
+  constexpr int kGroup = 8;  // row tiles
+  if (Warp::kRows < 64) return {static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y)};
+  const int num_row_tiles = static_cast<int>(gridDim.x), num_outputs = static_cast<int>(gridDim.y);
+  const int index = static_cast<int>(blockIdx.y) * num_row_tiles + static_cast<int>(blockIdx.x);
+  const int first = index / (kGroup * num_outputs) * kGroup;
+  const int size = min(kGroup, num_row_tiles - first), in_group = index - first * num_outputs;
+  return {first + in_group % size, in_group / size};
+}
+
+template <typename Warp>
+__global__ void __launch_bounds__(Warp::kShape.threads(), Warp::kShape.blocks)
     TileGemmKernel(const __grid_constant__ TileGemmParams p) {
-  static constexpr TileGemmShape kShape = TileGemmShapeOf(kFormat, kRows, kPartWarps);
-  using Slice = SliceOf<kFormat>;
-  constexpr int kThreads = kShape.threads(), kStages = kShape.stages, kTiles = kShape.warp_tiles;
-  constexpr int kColumns = kShape.slice_columns, kStageBytes = kShape.stage_bytes();
-  constexpr int kRowBytes = 2 * kColumns;                  // of a slice of a row
-  constexpr int kRowTiles = kRows / kShape.row_warps / 8;  // of a warp, 8 rows each
-  constexpr int kSliceTiles = kShape.outputs() / 16, kOutputs = kShape.outputs();
-  // Behind the first products of a stage, where the other warps' products hide it.
-  constexpr bool kFetchesLate = kFormat == WeightFormat::kInt4 && kRows == 128;
-  extern __shared__ __align__(128) char ring[];
-  __shared__ int64_t row_offsets[kRows];  // in the input; negative: none
+  extern __shared__ __align__(128) char ring_bytes[];
   __shared__ ExpertTile shared_tile;
   __shared__ bool is_last;
   LaunchNext();
   WaitForPrevious();
-  const int row_tile = static_cast<int>(blockIdx.x), slice = static_cast<int>(blockIdx.z);
-  const int first_output = static_cast<int>(blockIdx.y) * kOutputs, depth = p.weights.depth;
+  const int2 block = FindBlock<Warp>();
+  const int slice = static_cast<int>(blockIdx.z), first_output = block.y * Warp::kOutputs;
   if (threadIdx.x < 32) {
-    ExpertTile found = {0, row_tile * p.tile_rows, 0};
+    ExpertTile found = {0, block.x * p.tile_rows, 0};
     if (p.tiles != nullptr) {
-      found = p.tiles[row_tile];
+      found = p.tiles[block.x];
     } else if (p.first_rows != nullptr) {
-      found = FindTile(p, row_tile);
+      found = FindTile(p, block.x);
     } else {
       found.count = min(p.tile_rows, p.num_rows - found.first);
     }
@@ -130,224 +450,87 @@ __global__ void __launch_bounds__(TileGemmShapeOf(kFormat, kRows, kPartWarps).th
   __syncthreads();
   const ExpertTile tile = shared_tile;
   if (tile.expert < 0) return;
-  if (threadIdx.x < kRows) {
-    const int sorted_index = tile.first + static_cast<int>(threadIdx.x);
-    int64_t offset = -1;
-    if (static_cast<int>(threadIdx.x) < tile.count) {
-      offset = p.pairs != nullptr ? p.pairs[sorted_index] / p.pairs_per_row : sorted_index;
-      offset *= depth;
-    }
-    row_offsets[threadIdx.x] = offset;
-  }
-  __syncthreads();
 
-  const char* weights = static_cast<const char*>(p.weights.data) + tile.expert * p.stride_bytes;
-  const int num_steps = (depth + kShape.stage_columns() - 1) / kShape.stage_columns();
+  constexpr int kStageColumns = Warp::kShape.stage_columns();
+  const int num_steps = (p.weights.depth + kStageColumns - 1) / kStageColumns;
   const int begin = static_cast<int>(int64_t{slice} * num_steps / p.num_slices);
   const int end = static_cast<int>(int64_t{slice + 1} * num_steps / p.num_slices);
-  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-  const int output_warp = warp % kShape.output_warps;
-  const int depth_warp = warp / kShape.output_warps % kShape.depth_warps;
-  const int part_warp = warp / kShape.output_warps / kShape.depth_warps % kPartWarps;
-  const int row_warp = warp / kShape.output_warps / kShape.depth_warps / kPartWarps;
-  constexpr int kWarpParts = Slice::kParts / kPartWarps;
-  const auto fetch = [&](int step) {
-    if (step < end) {
-      char* stage = ring + (step - begin) % kStages * kStageBytes;
-      const int first = step * kShape.stage_columns();
-      // A warp copies the slices that it reads; warps that share them divide them.
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i) {
-        if (i % (kShape.row_warps * kPartWarps) != row_warp * kPartWarps + part_warp) continue;
-        const int tile_of_16 = output_warp * kTiles + i;
-        Slice::Copy(stage + (depth_warp * kSliceTiles + tile_of_16) * kShape.slice_tile_bytes,
-                    p.weights, weights, first_output / 16 + tile_of_16,
-                    first + depth_warp * kColumns);
-      }
-      constexpr int kSliceChunks = kColumns / 8, kRowChunks = kShape.depth_warps * kSliceChunks;
-#pragma unroll
-      for (int i = 0; i < kRows * kRowChunks; i += kThreads) {
-        const int at = i + static_cast<int>(threadIdx.x);
-        if (kRows * kRowChunks % kThreads != 0 && at >= kRows * kRowChunks) break;
-        const int row = at / kRowChunks, chunk = at % kRowChunks;
-        const int64_t offset = row_offsets[row];
-        const int column = first + chunk * 8;
-        const bool is_valid = offset >= 0 && column < depth;
-        char* to = stage + kShape.weight_bytes() +
-                   (chunk / kSliceChunks * kRows + row) * kRowBytes +
-                   ((chunk % kSliceChunks) ^ ((row & 1) * 5)) * 16;
-        CopyOrZero(to, p.in + (is_valid ? offset + column : 0), is_valid);
-      }
+  const char* weights = static_cast<const char*>(p.weights.data) + tile.expert * p.stride_bytes;
+  const Warp warp;
+  const StageRing<Warp> ring(p, warp, tile, weights, first_output, end, ring_bytes);
+  ring.Fill(begin);
+  float sums[Warp::kTiles][Warp::kRowTiles][4] = {};
+  // A tile of 128 rows with at most 64 takes half of the time.
+  constexpr int kFewRowTiles = std::min(Warp::kRowTiles, 8);
+  const int num_rows = tile.count - warp.row_warp * Warp::kRowTiles * 8;  // of this warp
+  if (Warp::kRowTiles > kFewRowTiles && num_rows <= 64) {
+    MultiplySteps<kFewRowTiles>(p, warp, ring, begin, end, sums);
+  } else if (Warp::kShape.row_warps == 1 || num_rows > 0) {
+    MultiplySteps<Warp::kRowTiles>(p, warp, ring, begin, end, sums);
+  } else {  // the warp has nothing but copies to do
+    uint32_t stage = 0;
+    for (int step = begin; step < end; ++step, stage = ring.Next(stage)) {
+      ring.WaitForNext();
+      ring.Copy(step + Warp::kShape.stages, stage);
     }
-    asm volatile("cp.async.commit_group;" ::: "memory");
-  };
-#pragma unroll
-  for (int i = 0; i < kStages - 1; ++i) fetch(begin + i);
+  }
+  AsyncCopyWaitAll();
 
-  float sums[kTiles][kRowTiles][4] = {};
-  for (int step = begin; step < end; ++step) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
-    __syncthreads();
-    if constexpr (!kFetchesLate) fetch(step + kStages - 1);
-    const char* stage = ring + (step - begin) % kStages * kStageBytes;
-    const char* slices =
-        stage + (depth_warp * kSliceTiles + output_warp * kTiles) * kShape.slice_tile_bytes;
-    const char* rows = stage + kShape.weight_bytes() +
-                       (depth_warp * kRows + row_warp * kRowTiles * 8 + g) * kRowBytes;
-    typename Slice::Scales scales[kTiles];
-#pragma unroll
-    for (int i_part = 0; i_part < kWarpParts; ++i_part) {
-      const int part = part_warp * kWarpParts + i_part;
-      const bool is_first = i_part == 0;
-      uint32_t a[kTiles][8];
-#pragma unroll
-      for (int i = 0; i < kTiles; ++i)
-        Slice::Read(slices + i * kShape.slice_tile_bytes, p.weights, part, is_first, scales[i],
-                    a[i]);
-      const int chunk = Slice::ChunkOf(part) ^ ((g & 1) * 5);
-#pragma unroll
-      for (int j = 0; j < kRowTiles; ++j) {
-        const uint4 x = *reinterpret_cast<const uint4*>(rows + j * 8 * kRowBytes + chunk * 16);
-#pragma unroll
-        for (int i = 0; i < kTiles; ++i) {
-          MatrixMultiplyAdd(sums[i][j], a[i][0], a[i][1], a[i][2], a[i][3], x.x, x.y);
-          MatrixMultiplyAdd(sums[i][j], a[i][4], a[i][5], a[i][6], a[i][7], x.z, x.w);
-        }
-      }
-      if (kFetchesLate && is_first) fetch(step + kStages - 1);
-    }
-  }
-
-  // The sums go through shared memory, for the sum over warps and for whole 16-byte stores.
-  asm volatile("cp.async.wait_all;" ::: "memory");
-  __syncthreads();
-  constexpr int kPitch = kShape.sums_pitch();
-  float* shared_sums = reinterpret_cast<float*>(ring);
-  const int depth_part = depth_warp * kPartWarps + part_warp;
-#pragma unroll
-  for (int i = 0; i < kTiles; ++i) {
-#pragma unroll
-    for (int j = 0; j < kRowTiles; ++j) {
-      float* to = shared_sums +
-                  (depth_part * kRows + (row_warp * kRowTiles + j) * 8 + 2 * t) * kPitch +
-                  (output_warp * kTiles + i) * 16 + g;
-      to[0] = sums[i][j][0], to[kPitch] = sums[i][j][1];
-      to[8] = sums[i][j][2], to[kPitch + 8] = sums[i][j][3];
-    }
-  }
-  __syncthreads();
-  const float* scales = nullptr;
-  if constexpr (kFormat == WeightFormat::kFp8)
-    scales = p.weights.row_scales + tile.expert * p.scale_stride;
-  const int num_outputs = p.weights.num_outputs;
-  const bool gates = p.output == GemmEpilogue::kSiluGate;
-  const int width = gates ? 16 : 8, row_units = kOutputs / width,
-            num_units = tile.count * row_units;
-  // Of `width` outputs: the sum over the warps.
-  const auto sum_at = [&](int row, int column) {
-    Sums result = {};
-#pragma unroll
-    for (int w = 0; w < kShape.depth_warps * kPartWarps; ++w) {
-      const float* from = shared_sums + (w * kRows + row) * kPitch + column;
-#pragma unroll
-      for (int i = 0; i < 16; i += 4) {
-        if (i >= width) break;
-        const float4 four = *reinterpret_cast<const float4*>(from + i);
-        result.values[i] += four.x, result.values[i + 1] += four.y;
-        result.values[i + 2] += four.z, result.values[i + 3] += four.w;
-      }
-    }
-    return result;
-  };
-  const auto finish = [&](int row, int column, Sums& result) {
-    const int output = first_output + column;
-    if (output >= num_outputs) return;
-    if constexpr (kFormat == WeightFormat::kFp8) {
-#pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        if (i < width && output + i < num_outputs) result.values[i] *= __ldg(scales + output + i);
-      }
-    }
-    StoreSums(p, tile.first + row, output, result);
-  };
-  if (p.num_slices == 1) {
-    for (int unit = threadIdx.x; unit < num_units; unit += kThreads) {
-      const int row = unit / row_units, column = unit % row_units * width;
-      Sums result = sum_at(row, column);
-      finish(row, column, result);
-    }
-    return;
-  }
-  const int64_t tile_at = int64_t{blockIdx.y} * gridDim.x + blockIdx.x;
-  const int64_t num_tiles = int64_t{gridDim.x} * gridDim.y;
-  const auto partial_at = [&](int of_slice, int row, int column) {
-    return p.scratch.partials + ((of_slice * num_tiles + tile_at) * kRows + row) * kOutputs +
-           column;
-  };
-  for (int unit = threadIdx.x; unit < num_units; unit += kThreads) {
-    const int row = unit / row_units, column = unit % row_units * width;
-    const Sums result = sum_at(row, column);
-    float* to = partial_at(slice, row, column);
-#pragma unroll
-    for (int i = 0; i < 16; i += 4) {
-      if (i < width) {
-        *reinterpret_cast<float4*>(to + i) = {result.values[i], result.values[i + 1],
-                                              result.values[i + 2], result.values[i + 3]};
-      }
-    }
-  }
+  const int64_t tile_index = int64_t{block.y} * gridDim.x + block.x;
+  const TileSums<Warp> tile_sums(p, tile, first_output, tile_index,
+                                 reinterpret_cast<float*>(ring_bytes));
+  tile_sums.Store(warp, slice, sums);
+  if (p.num_slices == 1) return;
   __syncthreads();
   if (threadIdx.x == 0) {
     __threadfence();
-    is_last = atomicAdd(p.scratch.tickets + tile_at, 1) == p.num_slices - 1;
-    if (is_last) p.scratch.tickets[tile_at] = 0;
+    is_last = atomicAdd(p.scratch.tickets + tile_index, 1) == p.num_slices - 1;
+    if (is_last) p.scratch.tickets[tile_index] = 0;
     __threadfence();
   }
   __syncthreads();
-  if (!is_last) return;
-  for (int unit = threadIdx.x; unit < num_units; unit += kThreads) {
-    const int row = unit / row_units, column = unit % row_units * width;
-    Sums result = {};
-    for (int s = 0; s < p.num_slices; ++s) {
-      const float* from = partial_at(s, row, column);
-#pragma unroll
-      for (int i = 0; i < 16; i += 4) {
-        if (i >= width) break;
-        const float4 four = __ldcg(reinterpret_cast<const float4*>(from + i));
-        result.values[i] += four.x, result.values[i + 1] += four.y;
-        result.values[i + 2] += four.z, result.values[i + 3] += four.w;
-      }
-    }
-    finish(row, column, result);
-  }
+  if (is_last) tile_sums.AddSlices();
 }
 
-template <WeightFormat kFormat, int kRows, int kPartWarps = 1>
-cudaError_t LaunchRows(const TileGemmParams& p, cudaStream_t stream) {
-  constexpr TileGemmShape kShape = TileGemmShapeOf(kFormat, kRows, kPartWarps);
-  const auto kernel = TileGemmKernel<kFormat, kRows, kPartWarps>;
-  (void)cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+template <WeightFormat kFormat, int kRows, int kPartWarps = 1, int kScales = 1,
+          int kRingBytes = portable_shape::kRingBytes>
+cudaError_t LaunchShape(const TileGemmParams& p, cudaStream_t stream) {
+  using Warp = WarpTile<kFormat, kRows, kPartWarps, kScales, kRingBytes>;
+  constexpr TileGemmShape kShape = Warp::kShape;
+  (void)cudaFuncSetAttribute(TileGemmKernel<Warp>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              kShape.shared_bytes());
   const dim3 grid(p.num_row_tiles,
                   (p.weights.num_outputs + kShape.outputs() - 1) / kShape.outputs(), p.num_slices);
-  Launch(kernel, grid, kShape.threads(), kShape.shared_bytes(), stream, p);
+  Launch(TileGemmKernel<Warp>, grid, kShape.threads(), kShape.shared_bytes(), stream, p);
   return cudaGetLastError();
 }
 
-template <WeightFormat kFormat>
-cudaError_t LaunchFormat(const TileGemmParams& p, cudaStream_t stream) {
+// The most shared memory of a block of threads on the current device.
+inline int MaxSharedBytes() {
+  int device = 0, bytes = 0;
+  (void)cudaGetDevice(&device);
+  (void)cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return bytes;
+}
+
+template <WeightFormat kFormat, int kScales = 1>
+cudaError_t LaunchRows(const TileGemmParams& p, cudaStream_t stream) {
   switch (p.tile_rows) {
     case 8:
-      return LaunchRows<kFormat, 8>(p, stream);
+      return LaunchShape<kFormat, 8, 1, kScales>(p, stream);
     case 16:
-      return LaunchRows<kFormat, 16>(p, stream);
+      return LaunchShape<kFormat, 16, 1, kScales>(p, stream);
     case 32:
-      return LaunchRows<kFormat, 32>(p, stream);
+      return LaunchShape<kFormat, 32, 1, kScales>(p, stream);
     case 64:
-      return p.part_warps == 2 ? LaunchRows<kFormat, 64, 2>(p, stream)
-                               : LaunchRows<kFormat, 64>(p, stream);
+      return p.part_warps == 2 ? LaunchShape<kFormat, 64, 2, kScales>(p, stream)
+                               : LaunchShape<kFormat, 64, 1, kScales>(p, stream);
     case 128:
-      return LaunchRows<kFormat, 128>(p, stream);
+      if constexpr (kFormat == WeightFormat::kBf16) {  // two stages fit into the smaller ring
+        if (MaxSharedBytes() > portable_shape::kLargeRingBytes + 1024)
+          return LaunchShape<kFormat, 128, 1, 1, portable_shape::kLargeRingBytes>(p, stream);
+      }
+      return LaunchShape<kFormat, 128, 1, kScales>(p, stream);
     default:
       return cudaErrorInvalidValue;
   }

@@ -28,7 +28,7 @@ struct TileGemmParams {
   void* out;  // layout: GemmEpilogue
   GemmEpilogue output;
   int num_slices;  // of the depth; above 1 with a scratch
-  int part_warps;  // TileGemmShapeOf(); 0: 1
+  int part_warps;  // TileGemmCase; 0: 1
   SplitScratch scratch;
 };
 

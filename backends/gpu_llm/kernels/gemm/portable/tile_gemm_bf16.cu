@@ -3,7 +3,7 @@
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 cudaError_t TileGemmBf16(const TileGemmParams& params, cudaStream_t stream) {
-  return tile_gemm::LaunchFormat<WeightFormat::kBf16>(params, stream);
+  return tile_gemm::LaunchRows<WeightFormat::kBf16>(params, stream);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

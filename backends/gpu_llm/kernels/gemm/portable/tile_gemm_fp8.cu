@@ -3,7 +3,7 @@
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 cudaError_t TileGemmFp8(const TileGemmParams& params, cudaStream_t stream) {
-  return tile_gemm::LaunchFormat<WeightFormat::kFp8>(params, stream);
+  return tile_gemm::LaunchRows<WeightFormat::kFp8>(params, stream);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

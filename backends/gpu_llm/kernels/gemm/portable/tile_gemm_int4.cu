@@ -3,7 +3,9 @@
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 cudaError_t TileGemmInt4(const TileGemmParams& params, cudaStream_t stream) {
-  return tile_gemm::LaunchFormat<WeightFormat::kInt4>(params, stream);
+  constexpr WeightFormat kFormat = WeightFormat::kInt4;
+  return params.weights.scales_per_block == 1 ? tile_gemm::LaunchRows<kFormat>(params, stream)
+                                              : tile_gemm::LaunchRows<kFormat, 4>(params, stream);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM
