@@ -90,11 +90,12 @@ struct ValuePiece {
   }
 };
 
-// Unpacks `packed` to other memory. Called by the first kUnpackThreads threads of a block.
+// Unpacks `packed`, in global or shared memory, to shared memory. Called by kUnpackThreads threads
+// with consecutive numbers from a multiple of kUnpackThreads on.
 template <int kHeadDim, CacheFormat kFormat, int kBlocks = 1>
 __device__ void UnpackBlock(const char* packed, char* keys, char* values) {
   const auto unpack = [&](auto piece, char* to) {
-    for (int i = threadIdx.x; i < piece.kCount; i += kUnpackThreads) {
+    for (int i = threadIdx.x % kUnpackThreads; i < piece.kCount; i += kUnpackThreads) {
       piece.Load(packed, i);
       piece.Store(to, i);
     }

@@ -35,14 +35,12 @@ constexpr int DecodeSharedBytes(int head_dim, CacheFormat format) {
   return std::max(stages * stage, DecodePartialsBytes(head_dim));
 }
 
-// Blocks that are copied while one is used; for heads of 256 the next copy waits for the use.
-constexpr int PrefillStages(int head_dim) {
-  return head_dim > 128 ? 1 : 2;
-}
-// A quantized cache has one block of the bf16 layout before its ring.
+// Heads up to 128: the queries, and a KV block in bf16 for each of two groups of warps. Wider ones:
+// a block as it is in the cache; if that is quantized, also one in bf16.
 constexpr int PrefillSharedBytes(int head_dim, CacheFormat format) {
-  const int ring = PrefillStages(head_dim) * static_cast<int>(HeadBytes(head_dim, format));
-  return format == CacheFormat::kBf16 ? ring : ring + static_cast<int>(HeadBytes(head_dim));
+  if (head_dim <= 128) return 6 * static_cast<int>(TileBytes(head_dim));
+  const int block = static_cast<int>(HeadBytes(head_dim, format));
+  return format == CacheFormat::kBf16 ? block : block + static_cast<int>(HeadBytes(head_dim));
 }
 
 // A head of a quantized KV block, unpacked to bf16, in the shared memory of a block of threads.

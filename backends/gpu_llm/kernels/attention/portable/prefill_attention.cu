@@ -1,14 +1,17 @@
-// Prefill attention on every GPU from compute capability 8.0. A block of eight warps handles a tile
-// of kQueryRows rows of one key/value head, 16 rows a warp: row r is query head r % group of token
-// r / group. All warps copy the KV blocks to a ring in shared memory by 16-byte asynchronous
-// copies; a quantized block is unpacked there to the bf16 layout. The accumulators have the layout
-// of wgmma's, so that the softmax is the one of the native form. Bound by the tensor cores.
+// Prefill attention on every GPU from compute capability 8.0: prefill_two_groups.cuh, and here for
+// heads of more than 128 columns, whose sums leave no registers for 32 rows a warp. A block of
+// eight warps handles a tile of kQueryRows rows of one key/value head, 16 rows a warp: row r is
+// query head r % group of token r / group. All warps copy a KV block to shared memory by 16-byte
+// asynchronous copies and use it; a quantized block is unpacked there to the bf16 layout. The
+// accumulators have the layout of wgmma's, so that the softmax is the one of the native form.
 #include <algorithm>
 
 #include "backends/gpu_llm/kernels/attention/attention.h"
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/attention/head_dims.h"
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
+#include "backends/gpu_llm/kernels/attention/portable/block_matrices.cuh"
+#include "backends/gpu_llm/kernels/attention/portable/prefill_two_groups.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_producer.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_softmax.cuh"
 #include "backends/gpu_llm/kernels/attention/prefill_work.cuh"
@@ -25,29 +28,9 @@ using namespace prefill_attention;
 constexpr int kWarps = kQueryRows / 16, kThreads = 32 * kWarps;
 static_assert(kThreads == portable_shape::kPrefillThreads);
 
-template <int kHeadDim, CacheFormat kFormat>
-struct Shape {
-  static constexpr bool kUnpacks = kFormat != CacheFormat::kBf16;
-  static constexpr int kBlockBytes = static_cast<int>(HeadBytes(kHeadDim));
-  static constexpr int kCopyBytes = static_cast<int>(HeadBytes(kHeadDim, kFormat));
-  static constexpr int kStages = portable_shape::PrefillStages(kHeadDim);
-  // Queries of larger heads are read again for each block.
-  static constexpr bool kKeepsQueries = kHeadDim <= 128;
-  static constexpr int kSharedBytes = portable_shape::PrefillSharedBytes(kHeadDim, kFormat);
-};
-
-__device__ __forceinline__ void LoadMatrices(uint32_t (&to)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
-               : "r"(address)
-               : "memory");
-}
-
-// The queries of this thread's two rows as operand a.
-template <int kHeadDim, bool kKeeps>
+// The queries of this thread's two rows as operand a. They are read again for each block.
 struct Queries {
   const bf16* rows[2];
-  uint32_t registers[kKeeps ? kHeadDim / 16 : 1][4];
 
   __device__ __forceinline__ void Load(int step, uint32_t (&to)[4]) const {
 #pragma unroll
@@ -58,54 +41,18 @@ struct Queries {
                                                                        threadIdx.x % 4 * 2));
     }
   }
-  __device__ __forceinline__ void Keep() {
-    if constexpr (kKeeps) {
-#pragma unroll
-      for (int s = 0; s < kHeadDim / 16; ++s) Load(s, registers[s]);
-    }
-  }
-};
-
-// A matrix load has 16 tokens of 16 columns. A lane's byte offsets in a KV block: of the keys of
-// the first 16 tokens, for each 16 columns of a panel; of the values of the first 16 columns, for
-// each 16 tokens.
-template <int kHeadDim>
-struct LaneOffsets {
-  static constexpr int kPanelColumns = KeyPanelColumns(kHeadDim);
-  uint32_t keys[kPanelColumns / 16], values[kBlockTokens / 16];
-
-  __device__ __forceinline__ LaneOffsets() {
-    const int lane = threadIdx.x % 32;
-    const int row = lane / 16 * 8 + lane % 8, column = lane / 8 % 2 * 8;
-#pragma unroll
-    for (int s = 0; s < kPanelColumns / 16; ++s)
-      keys[s] = KeyOffset<kHeadDim>(row, 16 * s + column);
-#pragma unroll
-    for (int s = 0; s < kBlockTokens / 16; ++s)
-      values[s] =
-          static_cast<uint32_t>(TileBytes(kHeadDim)) + ValueOffset<kHeadDim>(16 * s + column, row);
-  }
-  // Of 16 columns from 16 s on, and of 16 tokens from 16 n on.
-  __device__ __forceinline__ uint32_t Keys(int s, int n) const {
-    constexpr int kSteps = kPanelColumns / 16, kRowBytes = 2 * kPanelColumns;
-    return keys[s % kSteps] + s / kSteps * kBlockTokens * kRowBytes + n * 16 * kRowBytes;
-  }
-  // Of 16 tokens from 16 s on, and of 16 columns from 16 n on.
-  __device__ __forceinline__ uint32_t Values(int s, int n) const {
-    return values[s] + n * 16 * (kBlockTokens * 2);
-  }
 };
 
 // scores = queries x keys^T. The next keys are read while these are multiplied.
-template <int kHeadDim, bool kKeeps>
-__device__ __forceinline__ void Multiply(const Queries<kHeadDim, kKeeps>& queries, uint32_t block,
+template <int kHeadDim>
+__device__ __forceinline__ void Multiply(const Queries& queries, uint32_t block,
                                          const LaneOffsets<kHeadDim>& offsets,
                                          float (&scores)[32]) {
   constexpr int kSteps = kHeadDim / 16, kLoads = kBlockTokens / 16;
-  uint32_t keys[2][kLoads][4];
+  uint4 keys[2][kLoads];
   const auto read = [&](int s) {
 #pragma unroll
-    for (int n = 0; n < kLoads; ++n) LoadMatrices(keys[s % 2][n], block + offsets.Keys(s, n));
+    for (int n = 0; n < kLoads; ++n) keys[s % 2][n] = LoadMatrices(block + offsets.Keys(s, n));
   };
 #pragma unroll
   for (float& score : scores) score = 0.0f;
@@ -113,18 +60,13 @@ __device__ __forceinline__ void Multiply(const Queries<kHeadDim, kKeeps>& querie
 #pragma unroll
   for (int s = 0; s < kSteps; ++s) {
     uint32_t q[4];
-    if constexpr (kKeeps) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) q[i] = queries.registers[s][i];
-    } else {
-      queries.Load(s, q);
-    }
+    queries.Load(s, q);
     if (s + 1 < kSteps) read(s + 1);
 #pragma unroll
-    for (int n = 0; n < 2 * kLoads; ++n) {
-      auto& d = *reinterpret_cast<float(*)[4]>(&scores[4 * n]);
-      const uint32_t* b = &keys[s % 2][n / 2][n % 2 * 2];
-      MatrixMultiplyAdd(d, q[0], q[1], q[2], q[3], b[0], b[1]);
+    for (int n = 0; n < kLoads; ++n) {
+      const uint4& b = keys[s % 2][n];
+      MatrixMultiplyAdd(Sums(scores, 2 * n), q[0], q[1], q[2], q[3], b.x, b.y);
+      MatrixMultiplyAdd(Sums(scores, 2 * n + 1), q[0], q[1], q[2], q[3], b.z, b.w);
     }
   }
 }
@@ -150,11 +92,13 @@ class Values {
       if (unit + 1 < kSteps * kUnits) Read(unit + 1);
       const int s = unit / kUnits;
 #pragma unroll
-      for (int n = 0; n < 2 * kLoads; ++n) {
-        auto& d = *reinterpret_cast<float(*)[4]>(&out[4 * (unit % kUnits * 2 * kLoads + n)]);
-        const uint32_t* b = &values_[unit % 2][n / 2][n % 2 * 2];
-        MatrixMultiplyAdd(d, weights[4 * s], weights[4 * s + 1], weights[4 * s + 2],
-                          weights[4 * s + 3], b[0], b[1]);
+      for (int n = 0; n < kLoads; ++n) {
+        const uint4& b = values_[unit % 2][n];
+        const int at = 2 * (unit % kUnits * kLoads + n);
+        MatrixMultiplyAdd(Sums(out, at), weights[4 * s], weights[4 * s + 1], weights[4 * s + 2],
+                          weights[4 * s + 3], b.x, b.y);
+        MatrixMultiplyAdd(Sums(out, at + 1), weights[4 * s], weights[4 * s + 1], weights[4 * s + 2],
+                          weights[4 * s + 3], b.z, b.w);
       }
     }
   }
@@ -163,88 +107,67 @@ class Values {
   __device__ __forceinline__ void Read(int unit) {
 #pragma unroll
     for (int n = 0; n < kLoads; ++n) {
-      LoadMatrices(values_[unit % 2][n],
-                   block_ + offsets_.Values(unit / kUnits, unit % kUnits * kLoads + n));
+      values_[unit % 2][n] =
+          LoadMatrices(block_ + offsets_.Values(unit / kUnits, unit % kUnits * kLoads + n));
     }
   }
 
   uint32_t block_;
   const LaneOffsets<kHeadDim>& offsets_;
-  uint32_t values_[2][kLoads][4];
+  uint4 values_[2][kLoads];
 };
 
 // The KV blocks of one tile.
 template <int kHeadDim, CacheFormat kFormat>
 class Blocks {
- public:
-  using BlockShape = Shape<kHeadDim, kFormat>;
+  static constexpr bool kUnpacks = kFormat != CacheFormat::kBf16;
+  static constexpr int kBlockBytes = static_cast<int>(HeadBytes(kHeadDim));
+  static constexpr int kCopyBytes = static_cast<int>(HeadBytes(kHeadDim, kFormat));
 
+ public:
   __device__ Blocks(const PrefillAttentionParams& p, const PrefillWork<1>& work, char* shared)
       : table_(p.words + work.tile.table_offset),
-        cache_(static_cast<const char*>(p.cache) + work.kv_head * int64_t{BlockShape::kCopyBytes}),
-        stride_(p.num_kv_heads * int64_t{BlockShape::kCopyBytes}),
+        cache_(static_cast<const char*>(p.cache) + work.kv_head * int64_t{kCopyBytes}),
+        stride_(p.num_kv_heads * int64_t{kCopyBytes}),
         blocks_(work.steps),
         num_last_(work.num_last),
-        ring_(BlockShape::kUnpacks ? shared + BlockShape::kBlockBytes : shared),
-        unpacked_(shared) {
-    if (BlockShape::kStages > 1) Copy(0);
-  }
+        block_(shared),
+        copied_(kUnpacks ? shared + kBlockBytes : shared) {}
 
   // Block i in the bf16 layout. Values after the end of the context are zero.
-  __device__ __forceinline__ char* Wait(int i) {
-    // After the barrier, all warps have used block i - 1, which the copy overwrites.
-    if constexpr (BlockShape::kStages > 1) {
-      AsyncCopyWaitGroups<0>();
-      __syncthreads();
-      Copy(i + 1);
-    } else {
-      __syncthreads();
-      Copy(i);
-      AsyncCopyWaitGroups<0>();
-      __syncthreads();
-    }
-    char* const block = ring_ + i % BlockShape::kStages * BlockShape::kCopyBytes;
-    const bool is_cut = i == blocks_.count() - 1 && num_last_ < kBlockTokens;
+  __device__ __forceinline__ char* Read(int i) {
+    __syncthreads();  // all warps have used the last block
+    const char* from = cache_ + table_[blocks_[i]] * stride_;
     const auto thread = static_cast<int>(threadIdx.x);
-    if constexpr (BlockShape::kUnpacks) {
+    for (int at = thread * 16; at < kCopyBytes; at += kThreads * 16)
+      AsyncCopy16(copied_ + at, from + at);
+    AsyncCopyWaitAll();
+    __syncthreads();
+    const bool is_cut = i == blocks_.count() - 1 && num_last_ < kBlockTokens;
+    if constexpr (kUnpacks) {
       if (is_cut) {
-        auto* scales = reinterpret_cast<float*>(block + QuantizedScalesOffset(kHeadDim));
+        auto* scales = reinterpret_cast<float*>(copied_ + QuantizedScalesOffset(kHeadDim));
         if (thread >= num_last_ && thread < kBlockTokens) scales[kBlockTokens + thread] = 0.0f;
         __syncthreads();
       }
       if (thread < kUnpackThreads)
-        UnpackBlock<kHeadDim, kFormat>(block, unpacked_, unpacked_ + TileBytes(kHeadDim));
+        UnpackBlock<kHeadDim, kFormat>(copied_, block_, block_ + TileBytes(kHeadDim));
       __syncthreads();
-      return unpacked_;
-    } else {
-      if (is_cut) {
-        ClearValues<kHeadDim, kBlockTokens>(block + TileBytes(kHeadDim), 0, 0, num_last_, thread,
-                                            kThreads);
-        __syncthreads();
-      }
-      return block;
+    } else if (is_cut) {
+      ClearValues<kHeadDim, kBlockTokens>(block_ + TileBytes(kHeadDim), 0, 0, num_last_, thread,
+                                          kThreads);
+      __syncthreads();
     }
+    return block_;
   }
 
  private:
-  __device__ __forceinline__ void Copy(int i) {
-    if (i < blocks_.count()) {
-      const char* from = cache_ + table_[blocks_[i]] * stride_;
-      char* to = ring_ + i % BlockShape::kStages * BlockShape::kCopyBytes;
-      for (int at = static_cast<int>(threadIdx.x) * 16; at < BlockShape::kCopyBytes;
-           at += kThreads * 16) {
-        AsyncCopy16(to + at, from + at);
-      }
-    }
-    AsyncCopyCommit();
-  }
-
   const int32_t* table_;
   const char* cache_;
   int64_t stride_;
   VisibleBlocks blocks_;
   int num_last_;
-  char *ring_, *unpacked_;
+  char *block_, *copied_;
 };
 
 template <int kHeadDim, CacheFormat kFormat>
@@ -257,7 +180,7 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   const int group = p.num_heads / p.num_kv_heads;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
   const int warp_index = tile.tile * kQueryRows + warp * 16;
-  Queries<kHeadDim, Shape<kHeadDim, kFormat>::kKeepsQueries> queries;
+  Queries queries;
   int index[2], position[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
@@ -269,7 +192,6 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
                                    int64_t{tile.first_row + index[half] / group} * p.qkv_stride +
                                    (work.kv_head * group + index[half] % group) * kHeadDim;
   }
-  queries.Keep();
   const int warp_first = tile.num_cached + warp_index / group;
   const int warp_last = tile.num_cached + (warp_index + 15) / group;
   float out[kHeadDim / 2] = {};
@@ -277,7 +199,7 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
   const LaneOffsets<kHeadDim> offsets;
   Blocks<kHeadDim, kFormat> blocks(p, work, shared);
   for (int i = 0; i < work.num_steps(); ++i) {
-    const uint32_t block = SharedAddress(blocks.Wait(i));
+    const uint32_t block = SharedAddress(blocks.Read(i));
     const int first_token = work.Block(i, 0) * kBlockTokens;
     if (first_token > warp_last) continue;  // no row of the warp sees the block
     float scores[32], rescale[2];
@@ -310,11 +232,15 @@ __global__ void __launch_bounds__(kThreads, 1) PrefillAttentionKernel(PrefillAtt
 
 template <int kHeadDim, CacheFormat kFormat>
 void LaunchAs(const PrefillAttentionParams& p, cudaStream_t stream) {
-  constexpr int kShared = Shape<kHeadDim, kFormat>::kSharedBytes;
-  (void)cudaFuncSetAttribute(PrefillAttentionKernel<kHeadDim, kFormat>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-  Launch(PrefillAttentionKernel<kHeadDim, kFormat>, p.num_tiles * p.num_kv_heads, kThreads, kShared,
-         stream, p);
+  if constexpr (kHeadDim <= 128) {
+    prefill_two_groups::LaunchTiles<kHeadDim, kFormat>(p, stream);
+  } else {
+    constexpr int kShared = portable_shape::PrefillSharedBytes(kHeadDim, kFormat);
+    (void)cudaFuncSetAttribute(PrefillAttentionKernel<kHeadDim, kFormat>,
+                               cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
+    Launch(PrefillAttentionKernel<kHeadDim, kFormat>, p.num_tiles * p.num_kv_heads, kThreads,
+           kShared, stream, p);
+  }
 }
 
 template <int kHeadDim>

@@ -6,6 +6,7 @@
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/device/matrix_load.cuh"
 #include "backends/gpu_llm/kernels/gemm/fp8_to_bf16.cuh"
 #include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
@@ -18,16 +19,6 @@ __device__ __forceinline__ void CopyOrZero(uint32_t to, const char* from, bool i
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
                "r"(bytes)
                : "memory");
-}
-// Four 8 x 8 matrices of 16-bit elements. Lanes give the addresses of the rows: lane l of row l % 8
-// of matrix l / 8.
-__device__ __forceinline__ uint4 LoadMatrices(uint32_t address) {
-  uint4 to;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(to.x), "=r"(to.y), "=r"(to.z), "=r"(to.w)
-               : "r"(address)
-               : "memory");
-  return to;
 }
 __device__ __forceinline__ uint4 LoadShared(uint32_t address) {
   uint4 to;
