@@ -5,8 +5,8 @@
 #include <iterator>
 #include <limits>
 
+#include "backends/gpu_llm/kernels/gemm/tile_gemm_shape.h"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
-#include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
 #include "backends/llm_core/model/decoder_spec.h"
 
 namespace nereid::gpu {
@@ -20,8 +20,8 @@ constexpr bool Has(uint32_t forms, KernelForm form) {
 
 // Sets of operands: the format of the weights, and for fp8 whether rows are quantized, too.
 constexpr uint32_t kBf16 = 1, kInt4 = 2, kFp8 = 4, kFp8Rows = 8, kAll = 15;
-uint32_t OperandsOf(const Product& p) {
-  switch (p.weights.format) {
+uint32_t OperandsOf(const WeightMatrix& weights, bool gathers_columns) {
+  switch (weights.format) {
     case WeightFormat::kBf16:
       return kBf16;
     case WeightFormat::kInt4:
@@ -29,7 +29,7 @@ uint32_t OperandsOf(const Product& p) {
     case WeightFormat::kFp8:
       break;
   }
-  return QuantizesRows(p.weights, p.gathers_columns) ? kFp8Rows : kFp8;
+  return QuantizesRows(weights, gathers_columns) ? kFp8Rows : kFp8;
 }
 
 constexpr int kAnyRows = std::numeric_limits<int>::max();
@@ -169,20 +169,37 @@ Product Dequantized(Product p) {
 
 struct ExpertRule {
   ExpertKernel kernel;
-  int tile_rows;         // of kStreamExperts
+  uint32_t forms;
+  uint32_t operands;
+  int min_inner;         // depth of the down projection
+  int tile_rows;         // not of kExpertGemm
   double max_mean_rows;  // of an expert; at most tile_rows
 };
 // The tiles hold nearly every expert's rows if tokens select experts evenly: each further tile of
 // an expert reads its weights again. StreamExperts() needs rows in bf16; batch-invariant steps use
-// it where its bits are those of ExpertGemm().
+// it where its bits are those of ExpertGemm(). In the native form the tile GEMM is faster for int4
+// experts, and for large ones in bf16.
 constexpr ExpertRule kExpertRules[] = {
-    {ExpertKernel::kStreamExperts, 8, 4.0},   {ExpertKernel::kStreamExperts, 16, 9.0},
-    {ExpertKernel::kStreamExperts, 32, 20.0}, {ExpertKernel::kStreamExperts, 64, 46.0},
-    {ExpertKernel::kExpertGemm, 0, 1e30},
+    // kernel                      forms       operands       inner  rows  mean
+    {ExpertKernel::kTileExperts, kNative, kInt4, 0, 8, 4.0},
+    {ExpertKernel::kTileExperts, kNative, kInt4, 0, 16, 9.0},
+    {ExpertKernel::kTileExperts, kNative, kInt4, 0, 32, 20.0},
+    {ExpertKernel::kTileExperts, kNative, kBf16, 4096, 8, 4.0},
+    {ExpertKernel::kTileExperts, kNative, kBf16, 4096, 16, 9.0},
+    {ExpertKernel::kStreamExperts, kBothForms, kAll, 0, 8, 4.0},
+    {ExpertKernel::kStreamExperts, kBothForms, kAll, 0, 16, 9.0},
+    {ExpertKernel::kStreamExperts, kBothForms, kAll, 0, 32, 20.0},
+    {ExpertKernel::kStreamExperts, kBothForms, kAll, 0, 64, 46.0},
+    {ExpertKernel::kExpertGemm, kBothForms, kAll, 0, 0, 1e30},
 };
 // From so many rows on, three kernels route faster than one.
 constexpr int64_t kManyRouteRows = 512;
 
+bool CanRunExperts(const ExpertRule& rule, const ExpertsProduct& p) {
+  const uint32_t operands = OperandsOf(p.gate_up, false) | OperandsOf(p.down, false);
+  return Has(rule.forms, p.form) && (operands & ~rule.operands) == 0 &&
+         p.down.depth >= rule.min_inner;
+}
 bool CanStreamExperts(const ExpertsProduct& p) {
   const auto quantizes = [](const WeightMatrix& weights) {
     return weights.format == WeightFormat::kFp8 && weights.quantizes_input;
@@ -207,7 +224,7 @@ constexpr DecodeStepRule kDecodeStepRules[] = {
     {kBothForms, WeightFormat::kBf16, false, 0, kDecodeStepRows},
     {kBothForms, WeightFormat::kFp8, false, 0, kDecodeStepRows},
     {kBothForms, WeightFormat::kInt4, false, 0, kDecodeStepRows},
-    {kNative, WeightFormat::kBf16, true, 4096, kDecodeStepRows},
+    {kNative, WeightFormat::kBf16, true, 4096, 2},
     {kNative, WeightFormat::kBf16, true, 32, 4},
     {kPortable, WeightFormat::kBf16, true, 32, 1},
     {kNative, WeightFormat::kInt4, true, 4096, kDecodeStepRows},
@@ -303,7 +320,7 @@ const char* KernelName(ProductKernel kernel) {
 }
 
 ProductChoice ChooseProduct(const Product& p) {
-  const uint32_t operands = OperandsOf(p);
+  const uint32_t operands = OperandsOf(p.weights, p.gathers_columns);
   const auto* const rule = std::find_if(
       std::begin(kProductRules), std::end(kProductRules), [&](const ProductRule& candidate) {
         return Has(candidate.forms, p.form) && candidate.mode == p.mode &&
@@ -403,7 +420,7 @@ bool CanRunExpertGemm(KernelForm form, const WeightMatrix& weights) {
 
 int64_t SplitPartials(KernelForm form, int num_processors) {
   return form == KernelForm::kNative ? NumSharePartials(num_processors)
-                                     : portable_shape::MaxPartials(num_processors);
+                                     : tile_gemm_shape::MaxPartials(num_processors);
 }
 
 int SplitGemmTile(int num_rows) {
@@ -425,8 +442,16 @@ ExpertsChoice ChooseExperts(const ExpertsProduct& p) {
   const bool streams = CanStreamExperts(p);
   const auto* const rule = std::find_if(
       std::begin(kExpertRules), std::end(kExpertRules), [&](const ExpertRule& candidate) {
-        return mean_rows <= candidate.max_mean_rows &&
-               (streams || candidate.kernel != ExpertKernel::kStreamExperts);
+        if (mean_rows > candidate.max_mean_rows || !CanRunExperts(candidate, p)) return false;
+        switch (candidate.kernel) {
+          case ExpertKernel::kTileExperts:
+            return p.mode == kFast;
+          case ExpertKernel::kStreamExperts:
+            return streams;
+          case ExpertKernel::kExpertGemm:
+            return true;
+        }
+        return false;
       });
   ExpertsChoice choice;
   choice.kernel = rule->kernel;

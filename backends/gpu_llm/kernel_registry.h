@@ -74,7 +74,7 @@ bool CanRunExpertGemm(KernelForm form, const WeightMatrix& weights);
 int64_t SplitPartials(KernelForm form, int num_processors);
 
 // Rows of a tile of the kernel's variant for so many rows. Split-K GEMM: of the native form; the
-// portable one follows PlanSplit() (kernels/portable/tile_gemm_shape.h).
+// portable one follows PlanSplit() (kernels/gemm/tile_gemm_shape.h).
 int SplitGemmTile(int num_rows);
 int GroupedGemmTile(int num_rows);
 // `num_rows`: of all experts.
@@ -91,6 +91,7 @@ struct ExpertsProduct {
 };
 enum class ExpertKernel : int32_t {
   kStreamExperts,
+  kTileExperts,
   kExpertGemm,  // on rows that are copied to sorted order, in tiles of its own
 };
 enum class RouteKernel : int32_t {
@@ -99,7 +100,7 @@ enum class RouteKernel : int32_t {
 };
 struct ExpertsChoice {
   ExpertKernel kernel = ExpertKernel::kExpertGemm;
-  int tile_rows = 0;  // of kStreamExperts
+  int tile_rows = 0;  // of kStreamExperts and kTileExperts
   RouteKernel router = RouteKernel::kRoute;
   int rule = -1;  // index in the table
 };

@@ -164,6 +164,9 @@ cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream) {
   return CurrentKernels().StreamExperts(params, num_processors, stream);
 }
+cudaError_t TileExperts(const StreamExpertsParams& params, cudaStream_t stream) {
+  return CurrentKernels().TileExperts(params, stream);
+}
 void Dequantize(const WeightMatrix& weights, __nv_bfloat16* out, cudaStream_t stream) {
   return CurrentKernels().Dequantize(weights, out, stream);
 }

@@ -35,7 +35,7 @@
       Do(BroadcastTokens) \
   /* device */ Do(DelayStream) \
   /* gemm */ Do(StreamGemm) Do(SplitGemm) Do(GroupedGemm) Do(ExpertGemm) Do(StreamExperts) \
-      Do(GatherColumns) Do(QuantizeRows) Do(Dequantize) Do(AdapterShrink) Do(AdapterExpand) \
+      Do(TileExperts) Do(GatherColumns) Do(QuantizeRows) Do(Dequantize) Do(AdapterShrink) Do(AdapterExpand) \
       Do(RandomFill) Do(RandomFillMatrix) Do(ConstantFill) \
   /* rows */ Do(Embed) Do(RmsNorm) Do(LayerNorm) Do(ResidualAdd) Do(HeadInput) Do(CopyRows) \
       Do(SiluGate) Do(SiluResidual) Do(Activate) Do(Route) Do(SelectExperts) Do(SortPairs) \

@@ -30,7 +30,7 @@ struct Experts::RouteBufferLayout {
         num_pairs(num_tokens * spec.moe.experts_per_token),
         num_tiles(streams() ? MaxExpertTiles(num_pairs, spec.moe.num_experts, choice.tile_rows)
                             : 0) {}
-  bool streams() const { return choice.kernel == ExpertKernel::kStreamExperts; }
+  bool streams() const { return choice.kernel != ExpertKernel::kExpertGemm; }
   ExpertsChoice choice;
   int64_t num_pairs;
   int64_t num_tiles;
@@ -38,8 +38,8 @@ struct Experts::RouteBufferLayout {
   int64_t pairs() const { return 2 * num_pairs; }
   int64_t sorted_index() const { return 3 * num_pairs; }
   int64_t tiles() const { return 4 * num_pairs; }
-  // Bytes for steps of up to `num_pairs` pairs. No rule of StreamExperts() has a mean of more than
-  // a tile for each expert.
+  // Bytes for steps of up to `num_pairs` pairs. No rule with tiles has a mean of more than a tile
+  // for each expert.
   static int64_t MaxBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
     const int64_t tiles = 2 * spec.moe.num_experts;
     return 16 * num_pairs + tiles * static_cast<int64_t>(sizeof(ExpertTile));
@@ -279,10 +279,12 @@ Status Experts::Multiply(const char* name, const ExpertsCall& call, const RouteB
   gemm.depth = matrices.first.depth;
   gemm.gates = gates;
   gemm.out = out.as<__nv_bfloat16>();
-  return CudaStatus(
-      StreamExperts({gemm, matrices.first, matrices.stride_bytes, moe.num_experts, is_down},
-                    num_processors_, stream),
-      name);
+  const StreamExpertsParams params = {gemm, matrices.first, matrices.stride_bytes, moe.num_experts,
+                                      is_down};
+  return CudaStatus(layout.choice.kernel == ExpertKernel::kTileExperts
+                        ? TileExperts(params, stream)
+                        : StreamExperts(params, num_processors_, stream),
+                    name);
 }
 
 }  // namespace nereid::gpu

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
+#include "backends/gpu_llm/kernels/gemm/tile_gemm_shape.h"
 #include "backends/gpu_llm/model/sharding.h"
 #include "backends/gpu_llm/step_plan.h"
 #include "backends/llm_core/model/architecture.h"
@@ -148,9 +148,10 @@ std::string RowsOf(const ExpertsProduct& given) {
   std::ostringstream text;
   ExpertsProduct product = given;
   const auto describe = [](const ExpertsChoice& choice) {
-    std::string name = choice.kernel == ExpertKernel::kExpertGemm
-                           ? "ExpertGemm"
-                           : "StreamExperts " + std::to_string(choice.tile_rows);
+    const std::string rows = " " + std::to_string(choice.tile_rows);
+    std::string name = choice.kernel == ExpertKernel::kExpertGemm    ? "ExpertGemm"
+                       : choice.kernel == ExpertKernel::kTileExperts ? "TileExperts" + rows
+                                                                     : "StreamExperts" + rows;
     if (choice.router == RouteKernel::kExpertGemm) name += " after a router in three kernels";
     return name;
   };
@@ -307,11 +308,11 @@ void ExpectRuns(const Product& product, const ProductChoice& choice) {
         const int tile = SplitGemmTile(product.num_rows);
         EXPECT_TRUE(tile == 32 || tile == 64 || tile == 128) << tile;
       } else {
-        const portable_shape::SplitPlan plan =
-            portable_shape::PlanSplit(weights.format, weights.scales_per_block, product.num_rows,
-                                      weights.num_outputs, weights.depth, product.num_processors, 8,
-                                      SplitPartials(product.form, product.num_processors));
-        EXPECT_LE(portable_shape::TileGemmShapeOf(plan.of).shared_bytes(), kPortableSharedBytes);
+        const tile_gemm_shape::SplitPlan plan =
+            tile_gemm_shape::PlanSplit(weights.format, weights.scales_per_block, product.num_rows,
+                                       weights.num_outputs, weights.depth, product.num_processors,
+                                       8, SplitPartials(product.form, product.num_processors));
+        EXPECT_LE(tile_gemm_shape::TileGemmShapeOf(plan.of).shared_bytes(), kPortableSharedBytes);
         EXPECT_GE(plan.num_slices, 1);
       }
       break;

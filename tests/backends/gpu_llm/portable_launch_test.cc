@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "backends/gpu_llm/kernels/gemm/tile_gemm_shape.h"
 #include "backends/gpu_llm/kernels/portable/decode_step_shape.h"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
-#include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
 
 namespace nereid::gpu {
 namespace {
@@ -130,12 +130,12 @@ TEST_P(PortableLaunchTest, TheFusedDecodeStepFits) {
 }
 
 // Every kernel of the tile GEMM that is compiled.
-std::vector<portable_shape::TileGemmCase> TileGemmCases() {
-  std::vector<portable_shape::TileGemmCase> cases;
+std::vector<tile_gemm_shape::TileGemmCase> TileGemmCases() {
+  std::vector<tile_gemm_shape::TileGemmCase> cases;
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt4}) {
     for (const int scales : {1, 4}) {
       if (scales > 1 && format != WeightFormat::kInt4) continue;
-      for (const int rows : portable_shape::kTileGemmRows) {
+      for (const int rows : tile_gemm_shape::kTileGemmRows) {
         cases.push_back({format, rows, 1, scales});
         if (rows == 64) cases.push_back({format, rows, 2, scales});
       }
@@ -144,7 +144,7 @@ std::vector<portable_shape::TileGemmCase> TileGemmCases() {
   return cases;
 }
 
-void ExpectWholeStages(const portable_shape::TileGemmShape& shape) {
+void ExpectWholeStages(const tile_gemm_shape::TileGemmShape& shape) {
   EXPECT_GE(shape.stages, 2);
   // A stage holds whole fragments, and its rows whole 16-byte chunks for each thread.
   EXPECT_EQ(shape.rows % (8 * shape.row_warps), 0);
@@ -154,18 +154,18 @@ void ExpectWholeStages(const portable_shape::TileGemmShape& shape) {
 
 // Experts and products of up to some hundreds of rows.
 TEST_P(PortableLaunchTest, TilesFitForEveryFormatAndRowCount) {
-  using portable_shape::TileGemmShape;
+  using tile_gemm_shape::TileGemmShape;
   const Gpu& gpu = GetParam();
-  for (const portable_shape::TileGemmCase& of : TileGemmCases()) {
+  for (const tile_gemm_shape::TileGemmCase& of : TileGemmCases()) {
     SCOPED_TRACE(::testing::Message() << "format " << static_cast<int>(of.format) << ", " << of.rows
                                       << " rows, " << of.scales << " scales");
-    const TileGemmShape shape = portable_shape::TileGemmShapeOf(of);
+    const TileGemmShape shape = tile_gemm_shape::TileGemmShapeOf(of);
     ExpectFits(shape.shared_bytes(), shape.threads(), shape.registers());
     EXPECT_LE(shape.blocks * shape.threads() * shape.registers(), gpu.processor_registers);
     ExpectWholeStages(shape);
   }
-  const TileGemmShape large = portable_shape::TileGemmShapeOf(
-      {.format = WeightFormat::kBf16, .rows = 128, .ring_bytes = portable_shape::kLargeRingBytes});
+  const TileGemmShape large = tile_gemm_shape::TileGemmShapeOf(
+      {.format = WeightFormat::kBf16, .rows = 128, .ring_bytes = tile_gemm_shape::kLargeRingBytes});
   EXPECT_GT(large.stages, 2);
   ExpectWholeStages(large);
   if (gpu.block_shared_kb >= 163) ExpectFits(large.shared_bytes(), large.threads(), 255);
@@ -175,10 +175,10 @@ TEST_P(PortableLaunchTest, TilesFitForEveryFormatAndRowCount) {
 // is allocated.
 TEST_P(PortableLaunchTest, TheDepthIsSplitWhereTilesAreFew) {
   const Gpu& gpu = GetParam();
-  const int64_t max_partials = portable_shape::MaxPartials(gpu.num_processors);
+  const int64_t max_partials = tile_gemm_shape::MaxPartials(gpu.num_processors);
   const auto plan = [&](WeightFormat format, int rows, int outputs, int depth) {
-    return portable_shape::PlanSplit(format, 1, rows, outputs, depth, gpu.num_processors, 8,
-                                     max_partials);
+    return tile_gemm_shape::PlanSplit(format, 1, rows, outputs, depth, gpu.num_processors, 8,
+                                      max_partials);
   };
   for (const WeightFormat format : {WeightFormat::kBf16, WeightFormat::kFp8, WeightFormat::kInt4}) {
     for (const int rows : {1, 9, 16, 30, 64, 65, 200, 256}) {
@@ -187,8 +187,8 @@ TEST_P(PortableLaunchTest, TheDepthIsSplitWhereTilesAreFew) {
       EXPECT_GT(plan(format, rows, 512, 14336).num_slices, 1);
       EXPECT_EQ(plan(format, rows, 128256, 4096).num_slices, 1);
       for (const int outputs : {16, 1024, 4096, 6144, 28672}) {
-        const portable_shape::SplitPlan split = plan(format, rows, outputs, 14336);
-        const portable_shape::TileGemmShape shape = portable_shape::TileGemmShapeOf(split.of);
+        const tile_gemm_shape::SplitPlan split = plan(format, rows, outputs, 14336);
+        const tile_gemm_shape::TileGemmShape shape = tile_gemm_shape::TileGemmShapeOf(split.of);
         const int64_t row_tiles = (rows + shape.rows - 1) / shape.rows;
         EXPECT_EQ(split.num_tiles, row_tiles * ((outputs + shape.outputs() - 1) / shape.outputs()));
         if (split.num_slices == 1) continue;
@@ -203,8 +203,8 @@ TEST_P(PortableLaunchTest, TheDepthIsSplitWhereTilesAreFew) {
 TEST_P(PortableLaunchTest, ManyRowsHaveLargeTilesWhereTheseAreMany) {
   const int num_processors = GetParam().num_processors;
   const auto rows_of_tile = [&](int rows, int outputs) {
-    return portable_shape::PlanSplit(WeightFormat::kInt4, 1, rows, outputs, 4096, num_processors, 8,
-                                     portable_shape::MaxPartials(num_processors))
+    return tile_gemm_shape::PlanSplit(WeightFormat::kInt4, 1, rows, outputs, 4096, num_processors,
+                                      8, tile_gemm_shape::MaxPartials(num_processors))
         .of.rows;
   };
   EXPECT_EQ(rows_of_tile(200, 256 * num_processors), 128);

@@ -322,11 +322,10 @@ class MoeTest : public SmallKernelsTest {
     EXPECT_LT(RelativeError(Read(normed, size), expected), kSmallKernelTolerance);
   }
 
-  // Tile rows of GroupedGemm(), or negative of StreamExperts().
-  static constexpr int kGroupedForms[] = {kSmallExpertTile, kLargeExpertTile};
-  static constexpr int kStreamForms[] = {-8, -16, -32, -64, -128};
+  enum class Kernel { kGroupedGemm, kStreamExperts, kTileExperts };
+  static constexpr int kGroupedTiles[] = {kSmallExpertTile, kLargeExpertTile};
 
-  void Check(const MoeCase& e, std::span<const int> forms) {
+  void Check(const MoeCase& e, Kernel kernel, std::span<const int> row_counts) {
     const int num_pairs = e.num_rows * e.per_token;
     Values in = Random(e.num_rows * e.hidden);
     const Values router = Random(e.num_experts * e.hidden),
@@ -405,20 +404,20 @@ class MoeTest : public SmallKernelsTest {
                     std::exp(scores[order[i]] - scores[order[0]]) / sum, 1e-3f);
       }
     }
-    for (const int form : forms) {
-      const int tile_rows = std::abs(form);
+    for (const int tile_rows : row_counts) {
       const auto multiply = [&](const GroupedGemmParams& gemm) {
-        if (form > 0) return GroupedGemm(gemm, nullptr);
+        if (kernel == Kernel::kGroupedGemm) return GroupedGemm(gemm, nullptr);
         WeightMatrix first;
         first.data = gemm.weights;
         first.num_outputs = gemm.num_outputs;
         first.depth = gemm.depth;
         // The second call's tiles are older than the first.
         for (const bool tiles_are_older : {false, true}) {
-          EXPECT_EQ(
-              StreamExperts({gemm, first, 2 * gemm.expert_stride, e.num_experts, tiles_are_older},
-                            132, nullptr),
-              cudaSuccess);
+          const StreamExpertsParams params = {gemm, first, 2 * gemm.expert_stride, e.num_experts,
+                                              tiles_are_older};
+          EXPECT_EQ(kernel == Kernel::kTileExperts ? TileExperts(params, nullptr)
+                                                   : StreamExperts(params, 132, nullptr),
+                    cudaSuccess);
         }
       };
       const auto num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, tile_rows));
@@ -457,7 +456,7 @@ class MoeTest : public SmallKernelsTest {
         }
       }
       EXPECT_LT(RelativeError(Read(sum, expected.size()), expected), 2 * kSmallKernelTolerance)
-          << e.num_rows << " rows, form " << form;
+          << e.num_rows << " rows, tiles of " << tile_rows;
       CheckCombinationWithNorm(e, expert_outputs, sorted_index, router_weights);
       if (e.inner % 16 != 0) continue;
       // Groups of eight gate columns, then eight up columns.
@@ -498,13 +497,16 @@ constexpr MoeCase kMoeCases[] = {
 };
 
 TEST_F(MoeTest, AnyNumberOfRowsAndExperts) {
-  for (const MoeCase& e : kMoeCases) Check(e, kGroupedForms);
+  for (const MoeCase& e : kMoeCases) Check(e, Kernel::kGroupedGemm, kGroupedTiles);
 }
 
 class StreamExpertsTest : public MoeTest {};
 
 TEST_F(StreamExpertsTest, AnyNumberOfRowsAndExperts) {
-  for (const MoeCase& e : kMoeCases) Check(e, kStreamForms);
+  for (const MoeCase& e : kMoeCases) {
+    Check(e, Kernel::kStreamExperts, kStreamTileRows);
+    Check(e, Kernel::kTileExperts, kStreamTileRows);
+  }
 }
 
 // Against the product of the dequantized weights, whose scales are not rounded to bf16.
@@ -546,15 +548,9 @@ TEST_F(StreamExpertsTest, Int4WeightsOfAnyGroupSize) {
       const auto num_tiles = static_cast<int>(MaxExpertTiles(num_pairs, e.num_experts, tile_rows));
       const DeviceMemory tiles = ToDevice(std::vector<ExpertTile>(num_tiles, {-9, -9, -9})),
                          expected = Poison(num_out), out = Poison(num_out);
-      const SortPairsParams sort = {experts.as<int32_t>(),
-                                    pairs.as<int32_t>(),
-                                    sorted_index.as<int32_t>(),
-                                    tiles.as<ExpertTile>(),
-                                    num_pairs,
-                                    e.num_experts,
-                                    tile_rows,
-                                    num_tiles};
-      SortPairs(sort, nullptr);
+      SortPairs({experts.as<int32_t>(), pairs.as<int32_t>(), sorted_index.as<int32_t>(),
+                 tiles.as<ExpertTile>(), num_pairs, e.num_experts, tile_rows, num_tiles},
+                nullptr);
       GroupedGemmParams gemm = {};
       gemm.in = in.bf16();
       gemm.pairs = pairs.as<int32_t>();
@@ -566,8 +562,11 @@ TEST_F(StreamExpertsTest, Int4WeightsOfAnyGroupSize) {
       gemm.gates = e.gates;
       gemm.tile_rows = tile_rows;
       gemm.out = out.data();
+      const DeviceMemory tile_out = Poison(num_out);
       EXPECT_EQ(StreamExperts({gemm, matrix, stride, e.num_experts, false}, 132, nullptr),
                 cudaSuccess);
+      gemm.out = tile_out.data();
+      EXPECT_EQ(TileExperts({gemm, matrix, stride, e.num_experts, false}, nullptr), cudaSuccess);
       gemm.weights = weights.as<__nv_bfloat16>();
       gemm.expert_stride = int64_t{e.num_outputs} * e.depth;
       gemm.out = expected.data();
@@ -584,9 +583,12 @@ TEST_F(StreamExpertsTest, Int4WeightsOfAnyGroupSize) {
       gemm.num_tiles = static_cast<int>(small.size());
       gemm.tile_rows = kSmallExpertTile;
       GroupedGemm(gemm, nullptr);
-      EXPECT_LT(RelativeError(Read(out, num_out), Read(expected, num_out)),
-                4 * kSmallKernelTolerance)
-          << e.num_rows << " rows of " << e.depth << ", tiles of " << tile_rows;
+      for (const DeviceMemory* got : {&out, &tile_out}) {
+        EXPECT_LT(RelativeError(Read(*got, num_out), Read(expected, num_out)),
+                  4 * kSmallKernelTolerance)
+            << e.num_rows << " rows of " << e.depth << ", tiles of " << tile_rows
+            << (got == &out ? ", StreamExperts" : ", TileExperts");
+      }
     }
   }
 }

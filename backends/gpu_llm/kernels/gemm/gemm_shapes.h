@@ -1,5 +1,5 @@
 // Sizes of the GEMM kernels that launchers, the registry (kernel_registry.h) and tests share. Those
-// of the portable tile GEMM are in kernels/portable/tile_gemm_shape.h. Free of CUDA.
+// of the portable tile GEMM are in kernels/gemm/tile_gemm_shape.h. Free of CUDA.
 #pragma once
 
 #include <algorithm>

@@ -29,6 +29,8 @@ inline namespace NEREID_KERNEL_FORM {
 // A row's result depends only on the row and on tile_rows.
 cudaError_t StreamExperts(const StreamExpertsParams& params, int num_processors,
                           cudaStream_t stream);
+// The same with the tile GEMM (tile_gemm.h), for calls with tiles that do not add to `out`.
+cudaError_t TileExperts(const StreamExpertsParams& params, cudaStream_t stream);
 }  // namespace NEREID_KERNEL_FORM
 
 }  // namespace nereid::gpu

@@ -1,6 +1,6 @@
 // The split-K GEMM as a launch of the tile GEMM.
-#include "backends/gpu_llm/kernels/gemm/portable/tile_gemm.h"
-#include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
+#include "backends/gpu_llm/kernels/gemm/tile_gemm.h"
+#include "backends/gpu_llm/kernels/gemm/tile_gemm_shape.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
@@ -18,10 +18,10 @@ cudaError_t SplitGemm(const SplitGemmParams& params, cudaStream_t stream) {
   const WeightMatrix& weights = params.weights;
   const SplitScratch& scratch = params.scratch;
   const int64_t max_partials = scratch.partials != nullptr ? scratch.num_partials : 0;
-  const portable_shape::SplitPlan plan = portable_shape::PlanSplit(
+  const tile_gemm_shape::SplitPlan plan = tile_gemm_shape::PlanSplit(
       weights.format, weights.scales_per_block, params.num_rows, weights.num_outputs, weights.depth,
       NumProcessors(), kMaxSplit, max_partials);
-  const portable_shape::TileGemmShape shape = portable_shape::TileGemmShapeOf(plan.of);
+  const tile_gemm_shape::TileGemmShape shape = tile_gemm_shape::TileGemmShapeOf(plan.of);
   TileGemmParams gemm = {};
   gemm.weights = weights;
   gemm.in = static_cast<const __nv_bfloat16*>(params.in);

@@ -1,4 +1,4 @@
-// Shapes of the tile GEMM (gemm/portable/tile_gemm.cuh). Free of CUDA, so that tests compare them
+// Shapes of the tile GEMM (gemm/tile_gemm.cuh). Free of CUDA, so that tests compare them
 // with GPUs that the machine does not have.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 
-namespace nereid::gpu::portable_shape {
+namespace nereid::gpu::tile_gemm_shape {
 
 inline constexpr int kTileGemmRows[] = {8, 16, 32, 64, 128};
 
@@ -125,4 +125,4 @@ constexpr SplitPlan PlanSplit(WeightFormat format, int scales_per_block, int num
   return plan;
 }
 
-}  // namespace nereid::gpu::portable_shape
+}  // namespace nereid::gpu::tile_gemm_shape

@@ -1,5 +1,6 @@
 // The tile GEMM: out = in x weights^T for a matrix or for the matrices of experts, with weights of
-// any format and rows in bf16. Split-K GEMM and experts' GEMMs of the portable form are launches of
+// any format and rows in bf16. It needs nothing that GPUs from compute capability 8.0 lack.
+// TileExperts() and, in the portable form, the split-K GEMM and the experts' GEMM are launches of
 // it.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "backends/gpu_llm/kernels/gemm/portable/tile_gemm.cuh"
+#include "backends/gpu_llm/kernels/gemm/tile_gemm.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 

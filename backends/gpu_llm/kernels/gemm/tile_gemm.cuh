@@ -1,4 +1,4 @@
-// The tile GEMM's kernel. A block computes a tile of rows by outputs (portable/tile_gemm_shape.h).
+// The tile GEMM's kernel. A block computes a tile of rows by outputs (tile_gemm_shape.h).
 // Weights and rows go through a ring of stages in shared memory with 16-byte asynchronous copies.
 // Weights are operand a of the mma, so that few rows waste no more than they must; quantized ones
 // are unpacked in registers. A warp reads its next operands while it multiplies, also those of the
@@ -11,14 +11,14 @@
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
-#include "backends/gpu_llm/kernels/gemm/portable/tile_formats.cuh"
-#include "backends/gpu_llm/kernels/gemm/portable/tile_gemm.h"
-#include "backends/gpu_llm/kernels/portable/tile_gemm_shape.h"
+#include "backends/gpu_llm/kernels/gemm/tile_formats.cuh"
+#include "backends/gpu_llm/kernels/gemm/tile_gemm.h"
+#include "backends/gpu_llm/kernels/gemm/tile_gemm_shape.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::tile_gemm {
 
-using portable_shape::TileGemmShape;
-using portable_shape::TileGemmShapeOf;
+using tile_gemm_shape::TileGemmShape;
+using tile_gemm_shape::TileGemmShapeOf;
 
 // Tile `at` of the experts' rows, whose tiles have at most `tile_rows` rows. Called by a warp.
 __device__ inline ExpertTile FindTile(const TileGemmParams& p, int at) {
@@ -493,7 +493,7 @@ __global__ void __launch_bounds__(Warp::kShape.threads(), Warp::kShape.blocks)
 }
 
 template <WeightFormat kFormat, int kRows, int kPartWarps = 1, int kScales = 1,
-          int kRingBytes = portable_shape::kRingBytes>
+          int kRingBytes = tile_gemm_shape::kRingBytes>
 cudaError_t LaunchShape(const TileGemmParams& p, cudaStream_t stream) {
   using Warp = WarpTile<kFormat, kRows, kPartWarps, kScales, kRingBytes>;
   constexpr TileGemmShape kShape = Warp::kShape;
@@ -527,8 +527,8 @@ cudaError_t LaunchRows(const TileGemmParams& p, cudaStream_t stream) {
                                : LaunchShape<kFormat, 64, 1, kScales>(p, stream);
     case 128:
       if constexpr (kFormat == WeightFormat::kBf16) {  // two stages fit into the smaller ring
-        if (MaxSharedBytes() > portable_shape::kLargeRingBytes + 1024)
-          return LaunchShape<kFormat, 128, 1, 1, portable_shape::kLargeRingBytes>(p, stream);
+        if (MaxSharedBytes() > tile_gemm_shape::kLargeRingBytes + 1024)
+          return LaunchShape<kFormat, 128, 1, 1, tile_gemm_shape::kLargeRingBytes>(p, stream);
       }
       return LaunchShape<kFormat, 128, 1, kScales>(p, stream);
     default:
