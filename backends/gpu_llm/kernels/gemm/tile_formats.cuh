@@ -45,7 +45,13 @@ __device__ __forceinline__ WeightSource RowsOf(const WeightMatrix& w, const char
           rows * w.depth * element_bytes, (w.num_outputs - first + rows - 1) / rows};
 }
 
-// kScales: of int4, the most scales of a block.
+// A format. kScales: of int4, the most scales of a block. The input's columns of a row lie in
+// chunks of 16 bytes, chunk i at i ^ Swizzle(row), so that reads have no bank conflicts. Members:
+//   kParts: of 32 columns in a slice
+//   SourceOf(), Copy(): where a lane copies from; the columns from `first` on of kTiles tiles
+//   RowOffset(), ChunkOffset(), ReadRows(): a part of 8 rows of the input as operand b
+//   Packed, Read(), Unpack(): a part of a tile's weights as a lane reads it, and as operand a.
+// `part` is the number of a part in the slice, `i` its number among those of the warp.
 template <WeightFormat kFormat, int kScales>
 struct SliceOf;
 
@@ -54,15 +60,12 @@ template <>
 struct SliceOf<WeightFormat::kBf16, 1> {
   static constexpr int kParts = 2;
 
-  // Row r of the input, and output r of a tile, have chunk i of 16 bytes at i ^ Swizzle(r), so that
-  // reads have no bank conflicts.
+  // The outputs of a tile lie like the rows of the input.
   static __device__ __forceinline__ int Swizzle(int row) { return row % 8; }
-
   static __device__ __forceinline__ WeightSource SourceOf(const WeightMatrix& w, const char* base,
                                                           int tile) {
     return RowsOf(w, base, tile, 4, 2);
   }
-  // Copies the columns from `first` on of kTiles tiles.
   template <int kTiles, int kTileBytes>
   static __device__ __forceinline__ void Copy(uint32_t to, const WeightMatrix& w,
                                               const WeightSource& source, int first) {
@@ -77,7 +80,6 @@ struct SliceOf<WeightFormat::kBf16, 1> {
     }
   }
 
-  // What a lane reads of a part: eight rows of the input at RowOffset() + ChunkOffset() bytes.
   static __device__ __forceinline__ uint32_t RowOffset() {
     return threadIdx.x % 8 * 128;
   }
@@ -89,7 +91,6 @@ struct SliceOf<WeightFormat::kBf16, 1> {
     return LoadMatrices(address);
   }
 
-  // A part of a tile's weights, as a lane reads it. `i`: number of the part among the warp's.
   struct Packed {
     uint4 halves[2];
   };

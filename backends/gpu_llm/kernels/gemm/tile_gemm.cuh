@@ -99,15 +99,17 @@ __device__ __forceinline__ void StoreSums(const TileGemmParams& p, int64_t row, 
   *to = Pack8(values);
 }
 
-// What is known of a kernel when it is compiled, and which part of a tile this warp has.
+// The constants of a compiled kernel, and which part of the block's tile this warp has.
+// kTileRows, kPartWarps, kScales, kRingBytes: as in TileGemmCase.
 template <WeightFormat kFormatOfWeights, int kTileRows, int kPartWarps, int kScales, int kRingBytes>
 struct WarpTile {
   static constexpr WeightFormat kFormat = kFormatOfWeights;
   static constexpr TileGemmShape kShape =
       TileGemmShapeOf({kFormat, kTileRows, kPartWarps, kScales, kRingBytes});
   using Slice = SliceOf<kFormat, kScales>;
-  static constexpr int kRows = kShape.rows, kOutputs = kShape.outputs(), kTiles = kShape.warp_tiles;
-  static constexpr int kRowTiles = kRows / kShape.row_warps / 8;  // of 8 rows
+  static constexpr int kRows = kShape.rows, kOutputs = kShape.outputs();  // of the block
+  static constexpr int kTiles = kShape.warp_tiles;                        // of 16 outputs
+  static constexpr int kRowTiles = kRows / kShape.row_warps / 8;          // of 8 rows
   static constexpr int kParts = Slice::kParts / kShape.part_warps;
   static constexpr int kColumns = kShape.slice_columns, kRowBytes = 2 * kColumns;
   static constexpr int kTileBytes = kShape.slice_tile_bytes;
@@ -131,10 +133,10 @@ struct WarpTile {
   }
 };
 
-// The ring: copies the weights and rows of steps of the depth into its stages. A warp copies
-// weights that it multiplies; warps that share them divide them. Each thread copies one chunk of 8
-// columns of several rows. Rows after the tile's last one are read as the last one, because nobody
-// stores their sums.
+// The ring of stages in shared memory. A step is as much of the depth as a stage holds. A warp
+// copies weights that it multiplies; warps that multiply the same ones divide them. Each thread
+// copies one chunk of 8 columns of several rows. In place of rows after the tile's last one, the
+// last one is copied again: nobody stores the sums of such rows.
 template <typename Warp>
 class StageRing {
   using Slice = typename Warp::Slice;
@@ -215,9 +217,10 @@ class StageRing {
   int row_chunks_[kRowCopies];  // of the input, in chunks of 8 columns
 };
 
-// Adds the products of steps [begin, end) to sums[tile of outputs][tile of rows], of the first
-// kRowTiles tiles of rows. A unit are the products of some of them in one part: eight products
-// between two that add to the same sums hide their latency.
+// Adds the products of steps [begin, end) to sums[tile of outputs][tile of rows], for the first
+// kRowTiles tiles of rows. The work of a step is divided into units: a unit has the products of
+// some tiles of rows in one part. Eight products lie between two that add to the same sums, which
+// hides their latency. The rows of the next unit and the weights of the next part are read ahead.
 template <int kRowTiles, typename Warp>
 __device__ __forceinline__ void MultiplySteps(const TileGemmParams& p, const Warp& warp,
                                               const StageRing<Warp>& ring, int begin, int end,
@@ -287,8 +290,9 @@ __device__ __forceinline__ void MultiplySteps(const TileGemmParams& p, const War
   }
 }
 
-// Brings the sums of all warps to shared memory, adds them there, and passes them on by whole
-// 16-byte chunks: to the output, or to the scratch if other blocks have other slices of the depth.
+// The end of a tile. Brings the sums of all warps to shared memory, adds them there, and stores
+// them by whole chunks of outputs: to `out`, or to the scratch if other blocks have other slices of
+// the depth.
 template <typename Warp>
 class TileSums {
   static constexpr TileGemmShape kShape = Warp::kShape;
