@@ -180,7 +180,7 @@ struct ExpertRule {
 // it where its bits are those of ExpertGemm(). In the native form the tile GEMM is faster for int4
 // experts, and for large ones in bf16.
 constexpr ExpertRule kExpertRules[] = {
-    // kernel                      forms       operands       inner  rows  mean
+    // kernel, forms, operands, min_inner, tile_rows, max_mean_rows
     {ExpertKernel::kTileExperts, kNative, kInt4, 0, 8, 4.0},
     {ExpertKernel::kTileExperts, kNative, kInt4, 0, 16, 9.0},
     {ExpertKernel::kTileExperts, kNative, kInt4, 0, 32, 20.0},

@@ -38,8 +38,8 @@ struct Experts::RouteBufferLayout {
   int64_t pairs() const { return 2 * num_pairs; }
   int64_t sorted_index() const { return 3 * num_pairs; }
   int64_t tiles() const { return 4 * num_pairs; }
-  // Bytes for steps of up to `num_pairs` pairs. No rule with tiles has a mean of more than a tile
-  // for each expert.
+  // Bytes for steps of up to `num_pairs` pairs. The registry chooses a kernel with tiles only where
+  // an expert has at most one full tile of rows on average.
   static int64_t MaxBytes(const llm::DecoderSpec& spec, int64_t num_pairs) {
     const int64_t tiles = 2 * spec.moe.num_experts;
     return 16 * num_pairs + tiles * static_cast<int64_t>(sizeof(ExpertTile));

@@ -199,7 +199,7 @@ TEST_P(PortableLaunchTest, TheDepthIsSplitWhereTilesAreFew) {
   }
 }
 
-// Tiles of 128 rows only where they occupy most multiprocessors.
+// Many rows have tiles of 128 rows only where these occupy at least half of the multiprocessors.
 TEST_P(PortableLaunchTest, ManyRowsHaveLargeTilesWhereTheseAreMany) {
   const int num_processors = GetParam().num_processors;
   const auto rows_of_tile = [&](int rows, int outputs) {

@@ -6,20 +6,13 @@
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
-#include "backends/gpu_llm/kernels/device/matrix_load.cuh"
+#include "backends/gpu_llm/kernels/device/operand_loads.cuh"
 #include "backends/gpu_llm/kernels/gemm/fp8_to_bf16.cuh"
 #include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::tile_gemm {
 
-// Copies 16 bytes to shared memory, or writes zeros.
-__device__ __forceinline__ void CopyOrZero(uint32_t to, const char* from, bool is_valid) {
-  const int bytes = is_valid ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(bytes)
-               : "memory");
-}
 __device__ __forceinline__ uint4 LoadShared(uint32_t address) {
   uint4 to;
   asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"

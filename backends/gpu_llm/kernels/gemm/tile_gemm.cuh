@@ -1,9 +1,10 @@
 // The tile GEMM's kernel. A block computes a tile of rows by outputs (tile_gemm_shape.h).
 // Weights and rows go through a ring of stages in shared memory with 16-byte asynchronous copies.
-// Weights are operand a of the mma, so that few rows waste no more than they must; quantized ones
-// are unpacked in registers. A warp reads its next operands while it multiplies, also those of the
-// next stage. A slice of the depth may be another block's: the last block of a tile adds the slices
-// in their order, so that equal calls give equal results. Device code only.
+// Weights are operand a of the mma, which takes 16 outputs, and the input is operand b, which takes
+// 8 rows: so a tile of few rows has few empty ones. Quantized weights are unpacked in registers. A
+// warp reads its next operands while it multiplies, also those of the next stage. A slice of the
+// depth may be another block's: the last block of a tile adds the slices in their order, so that
+// equal calls give equal results. Device code only.
 #pragma once
 
 #include <algorithm>

@@ -50,9 +50,10 @@ struct TileGemmShape {
   constexpr int shared_bytes() const { return std::max(stages * stage_bytes(), sums_bytes()); }
 };
 
-// Few rows: the warps share the depth, because narrow tiles give enough blocks. Many rows: a warp
-// has all columns, so that 64 and 128 rows of experts add in the same order. A stage of several
-// ones has most bytes that fit.
+// For few rows, the warps of a block divide the depth of a stage, so that tiles of outputs are
+// narrow: the more blocks keep all multiprocessors busy. For many rows, a warp multiplies all
+// columns, so that tiles of 64 and 128 rows of experts add in the same order. The ring has as many
+// stages as fit.
 constexpr TileGemmShape TileGemmShapeOf(const TileGemmCase& of) {
   TileGemmShape shape = {};
   shape.rows = of.rows;
@@ -96,8 +97,8 @@ struct SplitPlan {
 
 // `max_partials`: elements of the scratch. Where tiles leave multiprocessors idle, the depth is
 // divided such that each of them has at most one slice of a tile: more slices would cost more
-// additions and gain nothing. For the same reason, many rows have the largest tiles only where
-// these occupy most multiprocessors.
+// additions and gain nothing. For the same reason, many rows have tiles of 128 rows only where
+// these occupy at least half of the multiprocessors.
 constexpr SplitPlan PlanSplit(WeightFormat format, int scales_per_block, int num_rows,
                               int num_outputs, int depth, int num_processors, int max_slices,
                               int64_t max_partials) {

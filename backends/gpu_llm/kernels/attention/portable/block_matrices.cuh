@@ -4,7 +4,7 @@
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
-#include "backends/gpu_llm/kernels/device/matrix_load.cuh"
+#include "backends/gpu_llm/kernels/device/operand_loads.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 

@@ -2,8 +2,9 @@
 // heads of more than 128 columns, whose sums leave no registers for 32 rows a warp. A block of
 // eight warps handles a tile of kQueryRows rows of one key/value head, 16 rows a warp: row r is
 // query head r % group of token r / group. All warps copy a KV block to shared memory by 16-byte
-// asynchronous copies and use it; a quantized block is unpacked there to the bf16 layout. The
-// accumulators have the layout of wgmma's, so that the softmax is the one of the native form.
+// asynchronous copies and use it; a quantized block is unpacked there to the bf16 layout.
+// Accumulators have the layout of wgmma's, so that both forms share one softmax
+// (prefill_softmax.cuh).
 #include <algorithm>
 
 #include "backends/gpu_llm/kernels/attention/attention.h"

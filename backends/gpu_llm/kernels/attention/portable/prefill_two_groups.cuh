@@ -17,6 +17,7 @@
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
+#include "backends/gpu_llm/kernels/device/operand_loads.cuh"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::prefill_two_groups {
@@ -52,11 +53,8 @@ __device__ __forceinline__ void CopyQueries(const PrefillAttentionParams& p,
       from += int64_t{tile.first_row + index / group} * p.qkv_stride +
               (work.kv_head * group + index % group) * kHeadDim + column;
     }
-    const int bytes = exists ? 16 : 0;  // the other rows are zero
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                     to + QueryOffset<kHeadDim>(row, column)),
-                 "l"(from), "r"(bytes)
-                 : "memory");
+    CopyOrZero(to + QueryOffset<kHeadDim>(row, column), reinterpret_cast<const char*>(from),
+               exists);
   }
 }
 
