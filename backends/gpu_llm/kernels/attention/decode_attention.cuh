@@ -114,13 +114,13 @@ __device__ void CombineWarps(const QueryRows& rows, const float* shared) {
 #pragma unroll 1  // instructions that run once must first be loaded
   for (int i = threadIdx.x; i < num_rows * kHeadDim; i += kThreads) {
     const int row = i / kHeadDim, column = i % kHeadDim;
-    const PartialAttention all =
-        CombineWarpPartials<kHeadDim, kWarps>(shared + row * kStride, num_rows * kStride, column);
+    PartialAttention all[1];
+    CombineWarpPartials<kHeadDim, kWarps>(shared + row * kStride, num_rows * kStride, column, all);
     if (item.num_items == 1) {
-      rows.Out(row, kHeadDim)[column] = __float2bfloat16(__fdividef(all.value, all.sum));
+      rows.Out(row, kHeadDim)[column] = __float2bfloat16(__fdividef(all[0].value, all[0].sum));
     } else {
       StoreItemPartial<kHeadDim>(rows.Partial(row, kHeadDim, static_cast<int>(blockIdx.x)), column,
-                                 all);
+                                 all[0]);
     }
   }
   if (item.num_items == 1) return;

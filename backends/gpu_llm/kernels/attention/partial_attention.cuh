@@ -36,23 +36,29 @@ struct PartialAttention {
   }
 };
 
-// Combines one column of a head over kWarps warps, whose results are `stride` floats apart from
-// `row` on.
-template <int kHeadDim, int kWarps>
-__device__ __forceinline__ PartialAttention CombineWarpPartials(const float* row, int stride,
-                                                                int column) {
-  PartialAttention all;
+// Combines kColumns adjacent columns of a head over kWarps warps, whose results are `stride` floats
+// apart from `row` on.
+template <int kHeadDim, int kWarps, int kColumns>
+__device__ __forceinline__ void CombineWarpPartials(const float* row, int stride, int column,
+                                                    PartialAttention (&all)[kColumns]) {
+  float maxima[kWarps], max = kNegativeInfinity;
 #pragma unroll
-  for (int w = 0; w < kWarps; ++w) all.max = fmaxf(all.max, row[w * stride + kHeadDim]);
-  if (all.max == kNegativeInfinity) return all;
+  for (int w = 0; w < kWarps; ++w) maxima[w] = row[w * stride + kHeadDim];
+#pragma unroll
+  for (const float of_warp : maxima) max = fmaxf(max, of_warp);
+  if (max == kNegativeInfinity) return;
 #pragma unroll
   for (int w = 0; w < kWarps; ++w) {
     const float* from = row + w * stride;
-    const float scale = __expf(from[kHeadDim] - all.max);
-    all.value += from[column] * scale;
-    all.sum += from[kHeadDim + 1] * scale;
+    const float scale = __expf(maxima[w] - max), sum = from[kHeadDim + 1] * scale;
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      all[i].value += from[column + i] * scale;
+      all[i].sum += sum;
+    }
   }
-  return all;
+#pragma unroll
+  for (PartialAttention& of_column : all) of_column.max = max;
 }
 
 // `to`: PartialOffset().

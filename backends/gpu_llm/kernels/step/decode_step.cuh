@@ -18,9 +18,29 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kSharedBytes = kStateBytes + kRingBytes;
 
-__device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, uint32_t set,
+// Copies a layer's fields from global to shared memory, a word for each of the first threads. The
+// constructor loads the words, so that Store() does not wait for them.
+class LayerCopy {
+ public:
+  static constexpr int kThreads = sizeof(DecodeStepLayer) / sizeof(uint64_t);
+
+  __device__ __forceinline__ LayerCopy(const DecodeStepParams& p, int layer)
+      : exists_(threadIdx.x < kThreads && layer < p.num_layers) {
+    if (exists_) word_ = __ldg(reinterpret_cast<const uint64_t*>(p.layers + layer) + threadIdx.x);
+  }
+  __device__ __forceinline__ void Store(DecodeStepLayer& to) const {
+    if (exists_) reinterpret_cast<uint64_t*>(&to)[threadIdx.x] = word_;
+  }
+
+ private:
+  bool exists_;
+  uint64_t word_ = 0;
+};
+
+__device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, const SharedState& shared,
                                               int layer_index, int kind) {
-  const DecodeStepLayer& layer = p.layers[layer_index];
+  const DecodeStepLayer& layer = shared.layers[layer_index % 2];
+  const uint32_t set = shared.set;
   const LayerExchange here = ExchangeOf(p, set, layer_index);
   StepGemm gemm = {};
   gemm.row_scales = layer.row_scales[kind];
@@ -65,25 +85,29 @@ __device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, uint32_
 template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts,
           bool kOneRow>
 __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& consumer) {
-  const uint32_t set = consumer.shared().set;
+  SharedState& shared = consumer.shared();
+  const uint32_t set = shared.set;
   for (int i = 0; i < p.num_layers * kNumStepGemms; ++i) {
     const int layer = i / kNumStepGemms, kind = i % kNumStepGemms;
     if constexpr (kExperts) {
-      if (kind == kStepGateUp && p.layers[layer].router != nullptr) {
-        RunExperts<kFormat, kResident, kOneRow>(p, p.layers[layer], ExchangeOf(p, set, layer),
-                                                consumer);
+      if (kind == kStepGateUp && shared.layers[layer % 2].router != nullptr) {
+        RunExperts<kFormat, kResident, kOneRow>(p, shared.layers[layer % 2],
+                                                ExchangeOf(p, set, layer), consumer);
         SyncConsumers();
         ++i;  // down is done
         continue;
       }
     }
-    const StepGemm gemm = LayerGemm(p, set, layer, kind);
-    if (kind == kStepOut) RunAttention<kHeadDim, kCache>(p, layer, consumer);
+    if (kind == kStepOut) RunAttention<kHeadDim, kCache, kOneRow>(p, layer, consumer);
+    const StepGemm in_registers = LayerGemm(p, shared, layer, kind);
+    const StepGemm& gemm = KeepGemm<kOneRow>(in_registers, shared);
+    const LayerCopy next_layer(p, kind == kStepQkv ? layer + 1 : p.num_layers);
     if (gemm.depth <= kResident) {
       MultiplyResident<kFormat, kResident, kExperts, kOneRow>(p, gemm, consumer);
     } else {
       MultiplyDeep<kFormat, kExperts, kOneRow>(p, gemm, consumer);
     }
+    next_layer.Store(shared.layers[(layer + 1) % 2]);
     SyncConsumers();  // all threads have read the others' sums
   }
   StepGemm head = {};
@@ -121,6 +145,7 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
     shared.start_ns = NowNs();
   }
   if (threadIdx.x < kPreloadedUnits) PreloadUnit(p, shared, threadIdx.x);
+  LayerCopy(p, 0).Store(shared.layers[0]);
   __syncthreads();
   if (threadIdx.x >= 32 * kWarps) {
     GiveRegisters();

@@ -88,7 +88,8 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   router.out = exchange.scores, router.out_stride = exchange.stride / 2;
   router.num_outputs = p.num_experts, router.output = GemmEpilogue::kFloat;
   if (static_cast<int>(blockIdx.x) * kTileOutputs < p.num_experts) {
-    MultiplyResident<WeightFormat::kBf16, kResident, true, kOneRow>(p, router, consumer);
+    MultiplyResident<WeightFormat::kBf16, kResident, true, kOneRow>(
+        p, KeepGemm<kOneRow>(router, shared), consumer);
     SyncConsumers();  // all threads have read the others' sums
   }
   StepGemm gate_up = router;
@@ -101,7 +102,7 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
     LoadResident(p, gate_up, consumer, input);
     SelectExperts(p, exchange, consumer);
     gate_up.num_outputs = shared.experts.count * gate_up.tiles_each * kTileOutputs;
-    MultiplyLoaded<true>(p, gate_up, consumer, input);
+    MultiplyLoaded<true>(p, KeepGemm<kOneRow>(gate_up, shared), consumer, input);
   }
   SyncConsumers();
   StepGemm down = {};
@@ -109,7 +110,7 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   down.in_stride = down.addend_stride = down.out_stride = exchange.stride;
   down.depth = p.expert_inner_size, down.num_outputs = p.hidden_size;
   down.output = GemmEpilogue::kAdd;
-  MultiplyDeep<kFormat, true, kOneRow>(p, down, consumer);
+  MultiplyDeep<kFormat, true, kOneRow>(p, KeepGemm<kOneRow>(down, shared), consumer);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

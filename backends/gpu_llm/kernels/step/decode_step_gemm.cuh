@@ -136,6 +136,37 @@ __device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
   }
 }
 
+// The same for the next slots in the ring: one of each of `count` tiles, one or two.
+template <WeightFormat kFormat, bool kOneRow>
+__device__ __forceinline__ void MultiplySlots(Consumer& consumer, int count, int columns,
+                                              const KTile<kFormat, kOneRow>* k_tiles,
+                                              float (&sums)[2][4]) {
+  if constexpr (kFormat == WeightFormat::kInt4 && !kOneRow) {
+    // One copy of the code of a slot: two would slow down the fetching of instructions.
+    const auto swap = [&] {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float first = sums[0][i];
+        sums[0][i] = sums[1][i], sums[1][i] = first;
+      }
+    };
+#pragma unroll 1
+    for (int tile = 0; tile < count; ++tile) {
+      MultiplySlot<kFormat, kOneRow>(consumer.Wait(), columns, k_tiles, sums[0]);
+      consumer.Release();
+      swap();
+    }
+    if (count == 1) swap();
+  } else {
+#pragma unroll
+    for (int tile = 0; tile < 2; ++tile) {
+      if (tile >= count) break;
+      MultiplySlot<kFormat, kOneRow>(consumer.Wait(), columns, k_tiles, sums[tile]);
+      consumer.Release();
+    }
+  }
+}
+
 // Epilogue of a pair of tiles. In a step with several rows each thread stores one output of one
 // row. In a step with one row a pair has 32 outputs, and one warp stores them, each lane one. The
 // warps take turns at this, and those whose turn it is not continue with the next pair at once.
@@ -278,14 +309,8 @@ __device__ __forceinline__ void MultiplyLoaded(
 #pragma unroll
     for (int chunk = 0; chunk < kKTiles / Shape::kKTiles; ++chunk) {
       if (chunk * Shape::kColumns >= depth) break;
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) {
-        if (tile >= count) break;
-        const char* slot = consumer.Wait();
-        MultiplySlot<kFormat, kOneRow>(slot, depth - chunk * Shape::kColumns,
-                                       k_tiles + chunk * Shape::kKTiles, sums[tile]);
-        consumer.Release();
-      }
+      MultiplySlots<kFormat, kOneRow>(consumer, count, depth - chunk * Shape::kColumns,
+                                      k_tiles + chunk * Shape::kKTiles, sums);
     }
     epilogue.Finish(p, consumer.shared(), sums);
   }
@@ -324,7 +349,7 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
       const int rank = row != nullptr ? selected.ranks[from.part][Input::RowIndex()] : -1;
       row = rank < 0 ? nullptr : row + rank * depth;
     }
-    to.Load(gemm, row, from.column);
+    to.Load(depth, row, from.column);
   };
   const auto after = [&](Position position) {
     position.column += Shape::kColumns;
@@ -367,13 +392,8 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
       }
       typename Input::KTiles k_tiles;
       now.Prepare(consumer.shared(), k_tiles);
-#pragma unroll
-      for (int tile = 0; tile < 2; ++tile) {
-        if (tile >= count) break;
-        const char* slot = consumer.Wait();
-        MultiplySlot<kFormat, Input::kIsByRow>(slot, depth - at.column, k_tiles.all, sums[tile]);
-        consumer.Release();
-      }
+      MultiplySlots<kFormat, Input::kIsByRow>(consumer, count, depth - at.column, k_tiles.all,
+                                              sums);
     }
     epilogue.Finish(p, consumer.shared(), sums);
   }

@@ -5,28 +5,10 @@
 
 #include <type_traits>
 
-#include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
-
-struct StepGemm {
-  const bf16* in;       // [.., depth], rows `in_stride` apart
-  const int32_t* rows;  // rows of `in`; null: the first
-  const bf16* norm;     // [depth]; null: none
-  const bf16* addend;   // [.., num_outputs], rows `addend_stride` apart; null: none
-  const float* row_scales;
-  void* out;  // rows `out_stride` apart
-  int in_stride, addend_stride, out_stride;
-  bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
-  int num_outputs, depth;
-  GemmEpilogue output;
-  // Gate and up of the selected experts: `num_outputs` are those of all; `tiles_each` of an expert.
-  // A row's experts have consecutive columns of `out`, by rank. Null: no experts.
-  const SelectedExperts* experts;
-  int tiles_each;
-};
 
 // Columns of a K tile that a warp has, and the fragments of 8 columns that a thread has of them.
 template <WeightFormat kFormat>
@@ -114,13 +96,13 @@ __device__ __forceinline__ void PrepareKTile(KTile<kFormat, false>& k_tile) {
 // Loads this thread's fragments of a K tile of the input; some words may not be ready yet. kAgain:
 // only those fragments of which some are not.
 template <WeightFormat kFormat, bool kAgain = false>
-__device__ __forceinline__ void LoadKTile(const StepGemm& gemm, const bf16* row, int first,
+__device__ __forceinline__ void LoadKTile(int depth, const bf16* row, int first,
                                           KTile<kFormat, false>& k_tile) {
 #pragma unroll
   for (int i = 0; i < kFragments<kFormat>; ++i) {
     const int column = first + FragmentColumn<kFormat>(i, threadIdx.x % 4);
     if (!kAgain) k_tile.x[i] = {};
-    if (kAgain ? !IsReady(k_tile.x[i]) : row != nullptr && column < gemm.depth)
+    if (kAgain ? !IsReady(k_tile.x[i]) : row != nullptr && column < depth)
       k_tile.x[i] = LoadWords4(row + column);
   }
 }
@@ -304,13 +286,13 @@ class ChunkInput {
     return kIsByRow ? gemm.in : InputRow(p, gemm);
   }
   // `row`: null: zeros.
-  __device__ __forceinline__ void Load(const StepGemm& gemm, const bf16* row, int column) {
+  __device__ __forceinline__ void Load(int depth, const bf16* row, int column) {
     if constexpr (kIsByRow) {
-      raw_.Load(row + column, row == nullptr ? 0 : gemm.depth - column);
+      raw_.Load(row + column, row == nullptr ? 0 : depth - column);
     } else {
 #pragma unroll
       for (int i = 0; i < Chunk<kFormat>::kKTiles; ++i)
-        LoadKTile<kFormat>(gemm, row, column + i * Chunk<kFormat>::kKTileColumns, raw_.all[i]);
+        LoadKTile<kFormat>(depth, row, column + i * Chunk<kFormat>::kKTileColumns, raw_.all[i]);
     }
   }
   __device__ __forceinline__ bool is_ready() const {
@@ -383,26 +365,28 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
   constexpr int kNormFragments = 16;  // whose norm weights fit in the memory of a warp's sums
   static_assert(kAllFragments == kNormFragments || kAllFragments == 2 * kNormFragments);
   const int depth = gemm.depth;
+  const bf16* const norm_weights = gemm.norm;
+  const bool in_is_complete = gemm.in_is_complete;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const auto norms = [&](int fragment) {
     return reinterpret_cast<uint4*>(consumer.shared().partials[fragment / kNormFragments][warp]) +
            fragment % kNormFragments * 4;
   };
-  if (gemm.norm != nullptr) {
+  if (norm_weights != nullptr) {
 #pragma unroll
     for (int i = 0; i < kAllFragments / 8; ++i) {
       const int fragment = 8 * i + lane / 4;
       const int column = fragment / kTileFragments * Shape::kKTileColumns +
                          FragmentColumn<kFormat>(fragment % kTileFragments, lane % 4);
       uint4 norm = {};
-      if (column < depth) norm = __ldg(reinterpret_cast<const uint4*>(gemm.norm + column));
+      if (column < depth) norm = __ldg(reinterpret_cast<const uint4*>(norm_weights + column));
       norms(fragment)[lane % 4] = norm;
     }
     __syncwarp();
   }
   auto& k_tiles = input.k_tiles;
   const bf16* row = InputRow(p, gemm);
-  if (!gemm.in_is_complete) {
+  if (!in_is_complete) {
     const int column = FragmentColumn<kFormat>(0, lane % 4);
     SpinUntilReady(p, consumer.shared(), [&] {
       return row == nullptr || column >= depth || IsReady(LoadWords4(row + column));
@@ -410,22 +394,22 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
   }
 #pragma unroll
   for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
-    LoadKTile<kFormat>(gemm, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
+    LoadKTile<kFormat>(depth, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
   const auto is_ready = [&] {
     bool all = true;
 #pragma unroll
     for (int k_tile = 0; k_tile < kKTiles; ++k_tile) all &= IsReady<kFormat>(k_tiles[k_tile]);
     return all;
   };
-  if (!gemm.in_is_complete && !__all_sync(0xffffffffu, is_ready())) {
+  if (!in_is_complete && !__all_sync(0xffffffffu, is_ready())) {
     SpinUntilReady(p, consumer.shared(), [&] {
 #pragma unroll
       for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
-        LoadKTile<kFormat, true>(gemm, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
+        LoadKTile<kFormat, true>(depth, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
       return is_ready();
     });
   }
-  if (gemm.norm != nullptr) {
+  if (norm_weights != nullptr) {
     float squares = 0.0f;
 #pragma unroll
     for (int i = 0; i < kAllFragments; ++i) {

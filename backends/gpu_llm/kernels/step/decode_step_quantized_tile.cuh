@@ -8,6 +8,8 @@
 // of a token, without conflicts of banks. Device code only.
 #pragma once
 
+#include <type_traits>
+
 #include "backends/gpu_llm/kernels/step/decode_step_tile.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
@@ -51,13 +53,71 @@ class QuantizedToken {
   float key_scale_, value_scale_;
 };
 
+// A thread's columns of a head in the mma steps: 8 of each 32, then 4 of the last 16.
+template <int kHeadDim>
+struct HeadShape {
+  static constexpr int kWide = kHeadDim / 32;
+  static constexpr bool kHasRest = kHeadDim % 32 != 0;
+  static constexpr int kWords = kHeadDim / 8;  // of 2 columns
+};
+
+// A warp's running sums over the tiles of a unit. A thread has the rows g and g + 8.
+template <int kHeadDim>
+struct QuantizedSums {
+  float out[kHeadDim / 8][4] = {};
+  float max[2] = {kNegativeInfinity, kNegativeInfinity}, sum[2] = {};
+  float unit = 0.0f;  // of `out`
+  int end[2];         // the token behind the last that a row sees
+};
+
+// Turns the scores of a half of the rows into weights, and scales the sums to a new maximum.
+// `scores[j]` are those of tokens first_token + 8 * j and its successor. `change`: of the unit of
+// the sums.
+template <int kHeadDim>
+__device__ __forceinline__ void ApplySoftmax(const DecodeStepParams& p, const UnitTile& tile,
+                                             int half, int first_token, float change,
+                                             float (&scores)[2][4], QuantizedSums<kHeadDim>& sums) {
+  const int end = sums.end[half], begin = tile.Begin(end);
+  float run_max = sums.max[half];
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      float& score = scores[j][2 * half + b];
+      score *= p.attention_scale;
+      const int token = first_token + 8 * j + b;
+      if (token >= end || token < begin) score = kNegativeInfinity;
+      run_max = fmaxf(run_max, score);
+    }
+  }
+  run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 1));
+  run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 2));
+  const float base = run_max == kNegativeInfinity ? 0.0f : run_max;
+  const float correction = __expf(sums.max[half] - base);
+  sums.max[half] = run_max;
+  sums.sum[half] *= correction;
+  const float rescale = correction * change;
+#pragma unroll
+  for (int n = 0; n < kHeadDim / 8; ++n)
+    sums.out[n][2 * half] *= rescale, sums.out[n][2 * half + 1] *= rescale;
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      float& score = scores[j][2 * half + b];
+      score = __expf(score - base);
+      sums.sum[half] += score;
+    }
+  }
+}
+
 // Multiplies queries with the key of token 8 j + g of a warp.
 template <int kHeadDim, CacheFormat kFormat>
-__device__ __forceinline__ void ScoreQuantizedKey(const char* keys, int token,
+__device__ __forceinline__ void ScoreQuantizedKey(const char* keys, int token, int thread,
                                                   const uint32_t (&q)[2][kHeadDim / 8],
                                                   float (&scores)[4]) {
   using Shape = HeadShape<kHeadDim>;
-  const int t = threadIdx.x % 4;
+  const int t = thread % 4;
   const auto add = [&](int step, uint32_t codes) {
     HalfMultiplyAdd(scores, q[0][2 * step], q[1][2 * step], q[0][2 * step + 1], q[1][2 * step + 1],
                     Decode2<kFormat>(codes & 0xffffu), Decode2<kFormat>(codes >> 16));
@@ -102,11 +162,11 @@ struct ValueCodes {
 
 // Adds the values of a warp's tokens, each times its weight, to the sums.
 template <int kHeadDim, CacheFormat kFormat>
-__device__ __forceinline__ void AddQuantizedValues(const char* values, int first_token,
+__device__ __forceinline__ void AddQuantizedValues(const char* values, int first_token, int thread,
                                                    const uint32_t (&weights)[2][2],
-                                                   AttentionSums<kHeadDim>& sums) {
+                                                   QuantizedSums<kHeadDim>& sums) {
   using Codes = ValueCodes<kHeadDim>;
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int lane = thread % 32, g = lane / 4, t = lane % 4;
   Codes codes[4];  // of tokens 2 t, 2 t + 1, 2 t + 8, 2 t + 9
 #pragma unroll
   for (int i = 0; i < 4; ++i) codes[i].Load(values, first_token + 2 * t + i / 2 * 8 + i % 2, g);
@@ -127,66 +187,107 @@ __device__ __forceinline__ void AddQuantizedValues(const char* values, int first
   }
 }
 
-// Adds a tile of a quantized cache to the sums. `q` is in fp16.
-template <int kHeadDim, CacheFormat kFormat>
-__device__ __forceinline__ void AddQuantizedTile(const DecodeStepParams& p, const UnitTile& tile,
-                                                 const uint32_t (&q)[2][kHeadDim / 8],
-                                                 AttentionSums<kHeadDim>& sums) {
-  const int warp_token = static_cast<int>(threadIdx.x) / 32 % kTileWarps * kWarpTokens;
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  const int first_token = tile.index * kBlockTokens + warp_token + 2 * t;
-  const auto* scales =
-      reinterpret_cast<const float*>(tile.data + QuantizedScalesOffset(kHeadDim)) + warp_token;
-  float scores[2][4] = {}, value_scales[2][2], max_value_scale = 0.0f;
+// What Bf16Tiles is for a bf16 cache. Queries are in fp16.
+template <int kHeadDim, CacheFormat kFormat, int kHalves>
+class QuantizedTiles {
+ public:
+  template <typename Queries>
+  __device__ __forceinline__ void LoadQueries(const UnitHeads<kHeadDim>& heads,
+                                              const Queries& queries, int thread) {
+    thread_ = thread;
+    using Shape = HeadShape<kHeadDim>;
+    const int lane = thread_ % 32, g = lane / 4, t = lane % 4;
+    has_second_half_ = kHalves == 2 && queries.count() > kHalfRows;
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    ScoreQuantizedKey<kHeadDim, kFormat>(tile.data, warp_token + 8 * j + g, q, scores[j]);
-    const auto of_keys = *reinterpret_cast<const float2*>(scales + 8 * j + 2 * t);
-    const auto of_values = *reinterpret_cast<const float2*>(scales + kBlockTokens + 8 * j + 2 * t);
-    scores[j][0] *= of_keys.x, scores[j][1] *= of_keys.y;
-    scores[j][2] *= of_keys.x, scores[j][3] *= of_keys.y;
+    for (int half = 0; half < kHalves; ++half) {
+      const int query = g + half * kHalfRows;
+      sums_.end[half] = queries.End(min(query, queries.count() - 1));
+      if (query >= queries.count()) continue;
+      const char* const row = heads.Query(query);
+      uint32_t(&q)[Shape::kWords] = q_[half];
+#pragma unroll
+      for (int s = 0; s < Shape::kWide; ++s) {
+        const uint4 words = *reinterpret_cast<const uint4*>(row + 2 * (32 * s + 8 * t));
+        q[4 * s] = words.x, q[4 * s + 1] = words.y, q[4 * s + 2] = words.z, q[4 * s + 3] = words.w;
+      }
+      if constexpr (Shape::kHasRest) {
+        const uint2 words = *reinterpret_cast<const uint2*>(row + 2 * (32 * Shape::kWide + 4 * t));
+        q[4 * Shape::kWide] = words.x, q[4 * Shape::kWide + 1] = words.y;
+      }
+    }
+  }
+
+  __device__ __forceinline__ void Add(const DecodeStepParams& p, const UnitTile& tile) {
+    const int thread = thread_, g = thread % 32 / 4, t = thread % 4;
+    const int warp_token = thread / 32 % kTileWarps * kWarpTokens;
+    const int first_token = tile.index * kBlockTokens + warp_token + 2 * t;
+    const auto* scales =
+        reinterpret_cast<const float*>(tile.data + QuantizedScalesOffset(kHeadDim)) + warp_token;
+    float scores[2][4] = {}, value_scales[2][2], max_value_scale = 0.0f;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      ScoreQuantizedKey<kHeadDim, kFormat>(tile.data, warp_token + 8 * j + g, thread_, q_,
+                                           scores[j]);
+      const auto of_keys = *reinterpret_cast<const float2*>(scales + 8 * j + 2 * t);
+      const auto of_values =
+          *reinterpret_cast<const float2*>(scales + kBlockTokens + 8 * j + 2 * t);
+      scores[j][0] *= of_keys.x, scores[j][1] *= of_keys.y;
+      scores[j][2] *= of_keys.x, scores[j][3] *= of_keys.y;
+#pragma unroll
+      for (int b = 0; b < 2; ++b) {
+        const int token = first_token + 8 * j + b;
+        const bool is_visible = token >= tile.unit.first_visible && token < tile.unit.item.length;
+        value_scales[j][b] = is_visible ? (b == 0 ? of_values.x : of_values.y) : 0.0f;
+        max_value_scale = fmaxf(max_value_scale, value_scales[j][b]);
+      }
+    }
+    max_value_scale = fmaxf(max_value_scale, __shfl_xor_sync(0xffffffffu, max_value_scale, 1));
+    max_value_scale = fmaxf(max_value_scale, __shfl_xor_sync(0xffffffffu, max_value_scale, 2));
+    const float unit = fmaxf(sums_.unit, max_value_scale);
+    const float inverse_unit = unit > 0.0f ? 1.0f / unit : 0.0f;
+    const float change = sums_.unit * inverse_unit;
+    sums_.unit = unit;
+    ApplySoftmax(p, tile, 0, first_token, change, scores, sums_);
+    if (has_second_half_) ApplySoftmax(p, tile, 1, first_token, change, scores, sums_);
+    uint32_t weights[2][2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float low = value_scales[j][0] * inverse_unit, high = value_scales[j][1] * inverse_unit;
+      weights[0][j] = PackHalf(scores[j][0] * low, scores[j][1] * high);
+      weights[1][j] = has_second_half_ ? PackHalf(scores[j][2] * low, scores[j][3] * high) : 0;
+    }
+    AddQuantizedValues<kHeadDim, kFormat>(tile.data + QuantizedTileBytes(kHeadDim), warp_token,
+                                          thread_, weights, sums_);
+  }
+
+  __device__ __forceinline__ void Store(int half, int num_rows, float* to) const {
+    constexpr int kEach = kHeadDim / 8;
+    const int lane = thread_ % 32, g = lane / 4, t = lane % 4;
+    float sum = sums_.sum[half];
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    if (g >= num_rows) return;
+    float* const row = to + g * PartialStride(kHeadDim);
 #pragma unroll
     for (int b = 0; b < 2; ++b) {
-      const int token = first_token + 8 * j + b;
-      const bool is_visible = token >= tile.unit.first_visible && token < tile.unit.item.length;
-      value_scales[j][b] = is_visible ? (b == 0 ? of_values.x : of_values.y) : 0.0f;
-      max_value_scale = fmaxf(max_value_scale, value_scales[j][b]);
-    }
-  }
-  max_value_scale = fmaxf(max_value_scale, __shfl_xor_sync(0xffffffffu, max_value_scale, 1));
-  max_value_scale = fmaxf(max_value_scale, __shfl_xor_sync(0xffffffffu, max_value_scale, 2));
-  const float unit = fmaxf(sums.unit, max_value_scale);
-  const float inverse_unit = unit > 0.0f ? 1.0f / unit : 0.0f;
-  const float change = sums.unit * inverse_unit;
-  sums.unit = unit;
-  ApplySoftmax<kHeadDim, 8>(p, 0, first_token, tile.window, change, scores, sums);
-  if (tile.has_second_half)
-    ApplySoftmax<kHeadDim, 8>(p, 1, first_token, tile.window, change, scores, sums);
-  uint32_t weights[2][2];
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    const float low = value_scales[j][0] * inverse_unit, high = value_scales[j][1] * inverse_unit;
-    weights[0][j] = PackHalf(scores[j][0] * low, scores[j][1] * high);
-    weights[1][j] = tile.has_second_half ? PackHalf(scores[j][2] * low, scores[j][3] * high) : 0;
+      for (int n = 0; n < kEach; n += 2) {
+        *reinterpret_cast<float2*>(row + kEach * (2 * t + b) + n) = {
+            sums_.out[n][2 * half + b] * sums_.unit, sums_.out[n + 1][2 * half + b] * sums_.unit};
+      }
+    }
+    if (t == 0) row[kHeadDim] = sums_.max[half], row[kHeadDim + 1] = sum;
   }
-  AddQuantizedValues<kHeadDim, kFormat>(tile.data + QuantizedTileBytes(kHeadDim), warp_token,
-                                        weights, sums);
-}
 
-// Stores a thread's sums of a half of the rows, in the order of the head's columns.
-template <int kHeadDim>
-__device__ __forceinline__ void StoreQuantizedSums(int half, const AttentionSums<kHeadDim>& sums,
-                                                   float* row) {
-  constexpr int kEach = kHeadDim / 8;
-  const int t = threadIdx.x % 4;
-#pragma unroll
-  for (int b = 0; b < 2; ++b) {
-#pragma unroll
-    for (int n = 0; n < kEach; n += 2) {
-      *reinterpret_cast<float2*>(row + kEach * (2 * t + b) + n) = {
-          sums.out[n][2 * half + b] * sums.unit, sums.out[n + 1][2 * half + b] * sums.unit};
-    }
-  }
-}
+ private:
+  uint32_t q_[2][HeadShape<kHeadDim>::kWords] = {};
+  QuantizedSums<kHeadDim> sums_;
+  int thread_;
+  bool has_second_half_;
+};
+
+template <int kHeadDim, CacheFormat kCache, int kHalves>
+using UnitTiles = std::conditional_t<kCache == CacheFormat::kBf16, Bf16Tiles<kHeadDim, kHalves>,
+                                     QuantizedTiles<kHeadDim, kCache, kHalves>>;
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

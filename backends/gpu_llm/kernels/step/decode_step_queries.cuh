@@ -1,8 +1,8 @@
-// Queries, keys and values of a fused decode step's attention, as the product of q, k and v leaves
-// them: the work of rope.cu is fused, heads are rotated when they are read. Device code only.
+// Queries, keys and values of a fused decode step's attention, from what the product of q, k and v
+// leaves: the work of rope.cu is fused. The block of threads that handles a unit waits for the
+// unit's heads, a warp for each head, applies bias, norm and rotary embedding, and stores them in
+// shared memory, from where all its warps read them. Device code only.
 #pragma once
-
-#include <type_traits>
 
 #include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
@@ -15,221 +15,127 @@ struct HeadSource {
   const bf16* bias;       // for the same columns; null: none
   const bf16* norm;       // [head_dim]; null: none
   const float2* cos_sin;  // for the token's position, [rope_dim / 2]
-  int rope_dim;
+  int rope_dim;           // 0: no rotation
 };
 
-// Words of kCount columns of a head.
-template <int kCount>
-struct HeadWords {
-  static_assert(kCount == 4 || kCount == 8);
-  using Packed = std::conditional_t<kCount == 8, uint4, uint2>;
-  Packed packed;
-
-  __device__ __forceinline__ void Load(const HeadSource& head, int column) {
-    if constexpr (kCount == 8) {
-      packed = LoadWords4(head.row + column);
-    } else {
-      packed = LoadWords2(head.row + column);
-    }
+// The four columns of a head that a lane handles, in two words: columns that the rotary embedding
+// combines or, behind these, adjacent ones.
+template <int kHeadDim>
+class HeadColumns {
+ public:
+  HeadColumns() = default;
+  __device__ __forceinline__ HeadColumns(int lane, int rope_dim) {
+    exist_ = lane < kHeadDim / 4;
+    is_rotated_ = lane < rope_dim / 4;
+    low_ = is_rotated_ ? 2 * lane : min(rope_dim + 4 * (lane - rope_dim / 4), kHeadDim - 4);
+    high_ = is_rotated_ ? low_ + rope_dim / 2 : low_ + 2;
   }
-  __device__ __forceinline__ bool is_ready() const { return IsReady(packed); }
+  __device__ __forceinline__ bool exist() const { return exist_; }
+  __device__ __forceinline__ bool is_rotated() const { return is_rotated_; }
+  // The first column of each word.
+  __device__ __forceinline__ int low() const { return low_; }
+  __device__ __forceinline__ int high() const { return high_; }
 
-  // kPlain: the head has neither bias nor norm.
-  template <bool kPlain>
-  __device__ __forceinline__ void Unpack(const HeadSource& head, int column,
-                                         float (&values)[kCount]) const {
-    To(packed, values);
-    if (kPlain || head.bias == nullptr) return;
-    float bias[kCount];
-    To(__ldg(reinterpret_cast<const Packed*>(head.bias + column)), bias);
+ private:
+  bool exist_, is_rotated_;
+  int low_, high_;
+};
+
+// A lane's columns of one head. A warp has the whole head.
+template <int kHeadDim>
+class HeadLoad {
+ public:
+  // Begins all loads.
+  __device__ __forceinline__ void Begin(const HeadSource& head, int lane) {
+    columns_ = HeadColumns<kHeadDim>(lane, head.rope_dim);
+    row_ = columns_.exist() ? head.row : nullptr;
+    has_norm_ = head.norm != nullptr;
+    Load();
+    const auto load = [&](const bf16* from, uint32_t(&to)[2]) {
+      if (from == nullptr || !columns_.exist()) return;
+      to[0] = __ldg(reinterpret_cast<const uint32_t*>(from + columns_.low()));
+      to[1] = __ldg(reinterpret_cast<const uint32_t*>(from + columns_.high()));
+    };
+    load(head.bias, bias_);
+    load(head.norm, norm_);
+    if (columns_.is_rotated())
+      cos_sin_ = __ldg(reinterpret_cast<const float4*>(head.cos_sin + columns_.low()));
+  }
+  // Whether the head is ready. Otherwise loads it again.
+  __device__ __forceinline__ bool Poll() {
+    if (row_ == nullptr || (low_ != kNotReady && high_ != kNotReady)) return true;
+    Load();
+    return false;
+  }
+  // Called by the whole warp. `values`: two columns from low() and two from high() on.
+  __device__ __forceinline__ void Finish(float epsilon, float (&values)[4]) const {
+    values[0] = LowBf16(low_) + LowBf16(bias_[0]), values[1] = HighBf16(low_) + HighBf16(bias_[0]);
+    values[2] = LowBf16(high_) + LowBf16(bias_[1]);
+    values[3] = HighBf16(high_) + HighBf16(bias_[1]);
+    if (has_norm_) {
+      float squares = 0.0f;
+      if (columns_.exist()) {
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) values[i] += bias[i];
+        for (const float value : values) squares += value * value;
+      }
+      const float factor = rsqrtf(WarpSum(squares) / kHeadDim + epsilon);
+      values[0] *= factor * LowBf16(norm_[0]), values[1] *= factor * HighBf16(norm_[0]);
+      values[2] *= factor * LowBf16(norm_[1]), values[3] *= factor * HighBf16(norm_[1]);
+    }
+    if (!columns_.is_rotated()) return;
+    const float low[2] = {values[0], values[1]}, high[2] = {values[2], values[3]};
+    values[0] = low[0] * cos_sin_.x - high[0] * cos_sin_.y;
+    values[1] = low[1] * cos_sin_.z - high[1] * cos_sin_.w;
+    values[2] = high[0] * cos_sin_.x + low[0] * cos_sin_.y;
+    values[3] = high[1] * cos_sin_.z + low[1] * cos_sin_.w;
+  }
+  __device__ __forceinline__ const HeadColumns<kHeadDim>& columns() const {
+    return columns_;
   }
 
  private:
-  __device__ static __forceinline__ void To(const Packed& from, float (&values)[kCount]) {
-    if constexpr (kCount == 8) {
-      Unpack8(from, values);
-    } else {
-      values[0] = LowBf16(from.x), values[1] = HighBf16(from.x);
-      values[2] = LowBf16(from.y), values[3] = HighBf16(from.y);
-    }
+  __device__ __forceinline__ void Load() {
+    if (row_ == nullptr) return;
+    low_ = LoadWord(row_ + columns_.low()), high_ = LoadWord(row_ + columns_.high());
   }
+
+  HeadColumns<kHeadDim> columns_;
+  const bf16* row_;
+  bool has_norm_;
+  uint32_t low_, high_;
+  uint32_t bias_[2] = {}, norm_[2] = {};
+  float4 cos_sin_ = {};
 };
 
-// kCount columns of a head and those with which the rotary embedding combines them.
-template <int kCount>
-struct RotatedColumns {
-  int column, partner;
-  HeadWords<kCount> own, others;
+// The heads of a unit in shared memory, in the warps' memory for sums of products, which is of no
+// use during attention.
+template <int kHeadDim>
+class UnitHeads {
+ public:
+  // Bytes from one query to the next: adjacent rows are half of the banks apart.
+  static constexpr int kPitch = (2 * kHeadDim + 63) / 128 * 128 + 64;
+  static constexpr int kTokenFloats = 2 * kHeadDim;  // key and value
+  static_assert(kPitch >= 2 * kHeadDim && kItemRows * kPitch + kDecodeStepRows * kTokenFloats * 4 <=
+                                              static_cast<int>(sizeof(SharedState::partials)));
 
-  __device__ __forceinline__ void Load(const HeadSource& head, int first) {
-    const int half = head.rope_dim / 2;
-    column = first;
-    partner = column < head.rope_dim ? (column < half ? column + half : column - half) : column;
-    own.Load(head, column), others.Load(head, partner);
+  __device__ explicit UnitHeads(SharedState& shared)
+      : queries_(reinterpret_cast<char*>(shared.partials)) {}
+
+  // Rotated queries in bf16, or in fp16 if the cache is quantized.
+  __device__ __forceinline__ char* Query(int row) const { return queries_ + row * kPitch; }
+  // The rotated key of the unit's i-th new token, and its value.
+  __device__ __forceinline__ float* Key(int i) const {
+    return reinterpret_cast<float*>(queries_ + kItemRows * kPitch) + i * kTokenFloats;
   }
-  // `factor`: 1 / RMS of the head's norm.
-  template <bool kPlain>
-  __device__ __forceinline__ void Rotate(const HeadSource& head, float factor,
-                                         float (&values)[kCount]) const {
-    const bool is_rotated_column = column < head.rope_dim, is_first = column < head.rope_dim / 2;
-    float partners[kCount];
-    float4 cos_sin[kCount / 2];
-    const auto* from = reinterpret_cast<const float4*>(
-        head.cos_sin + (is_rotated_column ? min(column, partner) : 0));
-#pragma unroll
-    for (int i = 0; i < kCount / 2; ++i) cos_sin[i] = __ldg(from + i);
-    own.template Unpack<kPlain>(head, column, values);
-    others.template Unpack<kPlain>(head, partner, partners);
-    if (!kPlain && head.norm != nullptr) {
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        values[i] *= factor * __bfloat162float(head.norm[column + i]);
-        partners[i] *= factor * __bfloat162float(head.norm[partner + i]);
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-      const float cosine = i % 2 == 0 ? cos_sin[i / 2].x : cos_sin[i / 2].z;
-      const float sine = i % 2 == 0 ? cos_sin[i / 2].y : cos_sin[i / 2].w;
-      const float turned = values[i] * cosine + (is_first ? -partners[i] : partners[i]) * sine;
-      if (is_rotated_column) values[i] = turned;
-    }
-  }
+  __device__ __forceinline__ float* Value(int i) const { return Key(i) + kHeadDim; }
+
+ private:
+  char* queries_;
 };
 
-// Columns of a thread in the mma steps: 8 of each 32, then 4 of the last 16.
-template <int kHeadDim>
-struct HeadShape {
-  static constexpr int kWide = kHeadDim / 32;
-  static constexpr bool kHasRest = kHeadDim % 32 != 0;
-  static constexpr int kWords = kHeadDim / 8;  // of 2 columns
-};
-
-// 1 / RMS of a query head, of whose squares four adjacent threads have a part each.
-template <int kHeadDim>
-__device__ __forceinline__ float HeadFactor(float squares, float epsilon) {
-  const uint32_t four = 0xfu << (threadIdx.x % 32 / 4 * 4);
-  squares += __shfl_xor_sync(four, squares, 1);
-  squares += __shfl_xor_sync(four, squares, 2);
-  return rsqrtf(squares / kHeadDim + epsilon);
-}
-
-// A thread's columns of a query head, 8 of each 32.
-template <int kHeadDim>
-struct QueryFragments {
-  static constexpr int kFragments = (kHeadDim + 31) / 32;
-  uint4 fragments[kFragments];
-};
-
-// Spins until the whole head is ready; called by a whole warp.
-template <int kHeadDim>
-__device__ __forceinline__ QueryFragments<kHeadDim> WaitForHead(const DecodeStepParams& p,
-                                                                const SharedState& shared,
-                                                                const HeadSource& head) {
-  QueryFragments<kHeadDim> words;
-  SpinUntilReady(p, shared, [&] {
-    bool is_ready = true;
-#pragma unroll
-    for (int i = 0; i < words.kFragments; ++i)
-      words.fragments[i] = LoadWords4(head.row + (32 * i + 8 * (threadIdx.x % 4)) % kHeadDim);
-#pragma unroll
-    for (const uint4& fragment : words.fragments) is_ready &= IsReady(fragment);
-    return is_ready;
-  });
-  return words;
-}
-
-// Does what LoadQuery() does, for a head whose columns all have a rotary embedding: the two columns
-// that are rotated together are in fragments of the same thread.
-template <int kHeadDim>
-__device__ __forceinline__ void RotateQuery(const HeadSource& head, float epsilon,
-                                            const QueryFragments<kHeadDim>& words,
-                                            uint32_t (&q)[HeadShape<kHeadDim>::kWords]) {
-  constexpr int kHalf = kHeadDim / 64;  // in fragments
-  static_assert(kHeadDim % 64 == 0);
-  const int t = threadIdx.x % 4;
-  float factor = 1.0f;
-  if (head.norm != nullptr) {
-    float squares = 0.0f;
-#pragma unroll
-    for (int s = 0; s < 2 * kHalf; ++s) {
-      float values[8];
-      HeadWords<8>{words.fragments[s]}.template Unpack<false>(head, 32 * s + 8 * t, values);
-#pragma unroll
-      for (const float value : values) squares += value * value;
-    }
-    factor = HeadFactor<kHeadDim>(squares, epsilon);
-  }
-#pragma unroll
-  for (int s = 0; s < kHalf; ++s) {
-    float low[8], high[8], turned_low[8], turned_high[8];
-    const auto values_of = [&](int fragment, float(&values)[8]) {
-      const int column = 32 * fragment + 8 * t;
-      HeadWords<8>{words.fragments[fragment]}.template Unpack<false>(head, column, values);
-      if (head.norm == nullptr) return;
-      float weights[8];
-      Unpack8(__ldg(reinterpret_cast<const uint4*>(head.norm + column)), weights);
-#pragma unroll
-      for (int i = 0; i < 8; ++i) values[i] *= factor * weights[i];
-    };
-    values_of(s, low);
-    values_of(s + kHalf, high);
-    const auto* cos_sin = reinterpret_cast<const float4*>(head.cos_sin + 32 * s + 8 * t);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) {
-      const float4 pair = __ldg(cos_sin + i / 2);
-      const float cosine = i % 2 == 0 ? pair.x : pair.z, sine = i % 2 == 0 ? pair.y : pair.w;
-      turned_low[i] = low[i] * cosine - high[i] * sine;
-      turned_high[i] = high[i] * cosine + low[i] * sine;
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      q[4 * s + i] = PackBf16(turned_low[2 * i], turned_low[2 * i + 1]);
-      q[4 * (s + kHalf) + i] = PackBf16(turned_high[2 * i], turned_high[2 * i + 1]);
-    }
-  }
-}
-
-// Loads a query head, rotated, as an mma operand.
-template <int kHeadDim, bool kPlain>
-__device__ __forceinline__ void LoadQuery(const HeadSource& head, float epsilon,
-                                          uint32_t (&q)[HeadShape<kHeadDim>::kWords]) {
-  using Shape = HeadShape<kHeadDim>;
-  const int t = threadIdx.x % 4;
-  float factor = 1.0f;
-  if (!kPlain && head.norm != nullptr) {
-    float squares = 0.0f;
-    for (int column = 4 * t; column < kHeadDim; column += 16) {
-      HeadWords<4> words;
-      words.Load(head, column);
-      float values[4];
-      words.template Unpack<kPlain>(head, column, values);
-      for (const float value : values) squares += value * value;
-    }
-    factor = HeadFactor<kHeadDim>(squares, epsilon);
-  }
-#pragma unroll
-  for (int s = 0; s < Shape::kWide; ++s) {
-    RotatedColumns<8> columns;
-    columns.Load(head, 32 * s + 8 * t);
-    float values[8];
-    columns.template Rotate<kPlain>(head, factor, values);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) q[4 * s + i] = PackBf16(values[2 * i], values[2 * i + 1]);
-  }
-  if constexpr (Shape::kHasRest) {
-    RotatedColumns<4> columns;
-    columns.Load(head, 32 * Shape::kWide + 4 * t);
-    float values[4];
-    columns.template Rotate<kPlain>(head, factor, values);
-    q[4 * Shape::kWide] = PackBf16(values[0], values[1]);
-    q[4 * Shape::kWide + 1] = PackBf16(values[2], values[3]);
-  }
-}
-
-// The queries of a unit: row r is query head r % group of token r / group of the item.
+// The queries of a unit, and the tokens of its part of the context that this step computes. Row r
+// is query head r % group of token r / group of the item. kOneRow: the step has one row.
+template <bool kOneRow>
 class UnitQueries {
  public:
   __device__ UnitQueries(const DecodeStepParams& p, const DecodeStepLayer& layer, const bf16* qkv,
@@ -241,11 +147,17 @@ class UnitQueries {
         head_dim_(head_dim),
         unit_(unit),
         group_(p.num_heads / p.num_kv_heads),
-        count_(unit.item.num_tokens * group_) {}
+        count_(unit.item.num_tokens * group_),
+        first_new_(max(unit.item.first_new, unit.first_tile * kBlockTokens)),
+        num_new_(min(unit.item.length, (unit.first_tile + unit.num_tiles) * kBlockTokens) -
+                 first_new_) {}
 
   __device__ __forceinline__ int count() const { return count_; }
+  // Position of the first new token, and the number of new ones, which may be negative.
+  __device__ __forceinline__ int first_new() const { return first_new_; }
+  __device__ __forceinline__ int num_new() const { return num_new_; }
   __device__ __forceinline__ int Token(int row) const {
-    return unit_.item.num_tokens == 1 ? 0 : row / group_;
+    return kOneRow || unit_.item.num_tokens == 1 ? 0 : row / group_;
   }
   __device__ __forceinline__ int Head(int row) const {
     return unit_.kv_head * group_ + row - Token(row) * group_;
@@ -256,19 +168,19 @@ class UnitQueries {
   }
   // Position of the first query.
   __device__ __forceinline__ int First() const { return unit_.item.length - unit_.item.num_tokens; }
-  __device__ __forceinline__ HeadSource Query(int row) const {
-    return Source(unit_.item.row + Token(row), Head(row), layer_.q_norm);
-  }
-  // Of the token at a position of the context that this step computes.
-  __device__ __forceinline__ HeadSource Key(int position) const {
-    return Source(RowOf(position), p_.num_heads + unit_.kv_head, layer_.k_norm);
-  }
-  __device__ __forceinline__ HeadSource Value(int position) const {
-    return Source(RowOf(position), p_.num_heads + p_.num_kv_heads + unit_.kv_head, nullptr);
+  // The heads that the unit needs: its queries, then the key and the value of each new token.
+  __device__ __forceinline__ int NumHeads() const { return count_ + 2 * max(0, num_new_); }
+  __device__ __forceinline__ HeadSource HeadOf(int i) const {
+    if (i < count_) return Source(unit_.item.row + Token(i), Head(i), layer_.q_norm);
+    const int row = RowOf(first_new_ + (i - count_) / 2);
+    if ((i - count_) % 2 == 0) return Source(row, p_.num_heads + unit_.kv_head, layer_.k_norm);
+    HeadSource value = Source(row, p_.num_heads + p_.num_kv_heads + unit_.kv_head, nullptr);
+    value.rope_dim = 0;
+    return value;
   }
   __device__ __forceinline__ int CacheSlot(int position) const {
     const int row = RowOf(position);
-    return row == unit_.item.row ? unit_.slot : p_.cache_slots[row];
+    return kOneRow || row == unit_.item.row ? unit_.slot : p_.cache_slots[row];
   }
 
  private:
@@ -277,7 +189,7 @@ class UnitQueries {
   }
   __device__ __forceinline__ HeadSource Source(int row, int head, const bf16* norm) const {
     const int64_t at = int64_t{head} * head_dim_;
-    const int position = row == unit_.item.row ? unit_.position : p_.positions[row];
+    const int position = kOneRow || row == unit_.item.row ? unit_.position : p_.positions[row];
     return HeadSource{qkv_ + row * stride_ + at,
                       layer_.qkv_bias != nullptr ? layer_.qkv_bias + at : nullptr, norm,
                       layer_.cos_sin + int64_t{position} * (layer_.rope_dim / 2), layer_.rope_dim};
@@ -288,6 +200,55 @@ class UnitQueries {
   const bf16* qkv_;
   const int stride_, head_dim_;
   const AttentionUnit& unit_;
-  const int group_, count_;
+  const int group_, count_, first_new_, num_new_;
 };
+
+// Waits for the heads of a unit and stores them for all compute warps. Each warp handles up to
+// kAtOnce heads at the same time.
+template <int kHeadDim, CacheFormat kCache, int kAtOnce, bool kOneRow>
+__device__ __forceinline__ void StoreHeads(const DecodeStepParams& p, SharedState& shared,
+                                           const UnitQueries<kOneRow>& queries, int thread) {
+  const UnitHeads<kHeadDim> to(shared);
+  const int num_heads = queries.NumHeads();
+  for (int first = thread / 32; first < num_heads; first += kAtOnce * kWarps) {
+    HeadLoad<kHeadDim> loads[kAtOnce];
+    const auto for_each = [&](const auto& use) {
+#pragma unroll
+      for (int i = 0; i < kAtOnce; ++i) {
+        const int head = first + i * kWarps;
+        if (head >= num_heads) break;
+        use(head, loads[i]);
+      }
+    };
+    for_each(
+        [&](int head, HeadLoad<kHeadDim>& load) { load.Begin(queries.HeadOf(head), thread % 32); });
+    SpinUntilReady(p, shared, [&] {
+      bool is_ready = true;
+      for_each([&](int, HeadLoad<kHeadDim>& load) { is_ready &= load.Poll(); });
+      return is_ready;
+    });
+    for_each([&](int head, HeadLoad<kHeadDim>& load) {
+      const HeadColumns<kHeadDim>& columns = load.columns();
+      float values[4];
+      load.Finish(p.epsilon, values);
+      if (!columns.exist()) return;
+      if (head < queries.count()) {
+        const auto pack = [](float low, float high) {
+          const uint32_t pair = PackBf16(low, high);
+          return kCache == CacheFormat::kBf16 ? pair : ToHalf(pair);
+        };
+        char* const row = to.Query(head);
+        *reinterpret_cast<uint32_t*>(row + 2 * columns.low()) = pack(values[0], values[1]);
+        *reinterpret_cast<uint32_t*>(row + 2 * columns.high()) = pack(values[2], values[3]);
+      } else {
+        const int i = head - queries.count();
+        float* const row = i % 2 == 0 ? to.Key(i / 2) : to.Value(i / 2);
+        *reinterpret_cast<float2*>(row + columns.low()) = {values[0], values[1]};
+        *reinterpret_cast<float2*>(row + columns.high()) = {values[2], values[3]};
+      }
+    });
+  }
+  SyncConsumers();
+}
+
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

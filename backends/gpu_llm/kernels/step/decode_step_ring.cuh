@@ -3,8 +3,11 @@
 // warps need them and as far ahead as slots are free. Device code only.
 #pragma once
 
+#include <cstddef>
+
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
 #include "backends/gpu_llm/kernels/step/step_copy.cuh"
 
@@ -56,6 +59,34 @@ struct SelectedExperts {
   float weights[kDecodeStepRows][kDecodeStepRowExperts];
 };
 
+// A matrix product of the step.
+struct StepGemm {
+  const bf16* in;       // [.., depth], rows `in_stride` apart
+  const int32_t* rows;  // rows of `in`; null: the first
+  const bf16* norm;     // [depth]; null: none
+  const bf16* addend;   // [.., num_outputs], rows `addend_stride` apart; null: none
+  const float* row_scales;
+  void* out;  // rows `out_stride` apart
+  int in_stride, addend_stride, out_stride;
+  bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
+  int num_outputs, depth;
+  GemmEpilogue output;
+  // Gate and up of the selected experts: `num_outputs` are those of all; `tiles_each` of an expert.
+  // A row's experts have consecutive columns of `out`, by rank. Null: no experts.
+  const SelectedExperts* experts;
+  int tiles_each;
+};
+
+// A unit of attention: one item of a sequence's context and one key/value head.
+struct AttentionUnit {
+  DecodeItem item;
+  int index;  // of the item
+  int kv_head;
+  int position, slot;         // of the item's first token
+  int first_visible;          // of the tokens that its first token sees
+  int first_tile, num_tiles;  // num_tiles 0: no work
+};
+
 struct SharedState {
   uint64_t full[kSlots], empty[kSlots];
   uint64_t selected;  // its phases end when the experts of a layer are selected
@@ -64,13 +95,15 @@ struct SharedState {
   alignas(16) float partials[2][kWarps][2][32][4];  // partial sums: [turn][warp][tile][lane]
   float row_sums[kRowBuffers][kWarps][32];          // the same of one row: [turn][warp][output]
   float squares[kDecodeStepRows][kWarps];
+  // The layer that is computed and the next one, layer i in layers[i % 2]. In global memory the
+  // compute warps would wait for each field.
+  DecodeStepLayer layers[2];
+  StepGemm gemm;  // that is computed, in a step with several rows
   bool is_last;
   uint32_t set;  // of DecodeStepParams::exchange
   uint32_t num_rows_to_clear;
   uint64_t start_ns;
-  // This block's first attention units, equal in all layers.
-  DecodeItem items[kPreloadedUnits];
-  int positions[kPreloadedUnits], cache_slots[kPreloadedUnits];
+  AttentionUnit units[kPreloadedUnits];  // this block's first ones, without a layer's window
 };
 
 // What lies before the ring.
@@ -84,15 +117,6 @@ struct RingPosition {
   }
 };
 
-// A unit of attention: one item of a sequence's context and one key/value head.
-struct AttentionUnit {
-  DecodeItem item;
-  int index;  // of the item
-  int kv_head;
-  int position, slot;         // of the item's first token
-  int first_visible;          // of the tokens that its first token sees
-  int first_tile, num_tiles;  // num_tiles 0: no work
-};
 // Units are assigned to blocks from the last block on, because the first blocks have more weight
 // tiles.
 __device__ __forceinline__ int UnitNumber(int i) {
@@ -101,31 +125,66 @@ __device__ __forceinline__ int UnitNumber(int i) {
 __device__ __forceinline__ bool HasUnit(const DecodeStepParams& p, int i) {
   return UnitNumber(i) < p.num_items * p.num_kv_heads;
 }
-__device__ __forceinline__ void PreloadUnit(const DecodeStepParams& p, SharedState& shared, int i) {
-  if (!HasUnit(p, i)) return;
-  const DecodeItem item = p.items[UnitNumber(i) / p.num_kv_heads];
-  shared.items[i] = item;
-  shared.positions[i] = p.positions[item.row];
-  shared.cache_slots[i] = p.cache_slots[item.row];
+// The same without a window, from global memory.
+__device__ __forceinline__ AttentionUnit ReadUnit(const DecodeStepParams& p, int i) {
+  AttentionUnit unit = {};
+  unit.index = UnitNumber(i) / p.num_kv_heads;
+  unit.kv_head = UnitNumber(i) % p.num_kv_heads;
+  unit.item = p.items[unit.index];
+  unit.position = p.positions[unit.item.row];
+  unit.slot = p.cache_slots[unit.item.row];
+  return unit;
 }
-// This block's i-th unit.
+__device__ __forceinline__ void PreloadUnit(const DecodeStepParams& p, SharedState& shared, int i) {
+  if (HasUnit(p, i)) shared.units[i] = ReadUnit(p, i);
+}
+// This block's i-th unit, which must exist, with the layer's window.
 __device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p,
                                                 const SharedState& shared, int i, int window) {
-  AttentionUnit result;
-  result.index = UnitNumber(i) / p.num_kv_heads;
-  result.kv_head = UnitNumber(i) % p.num_kv_heads;
-  const bool is_preloaded = i < kPreloadedUnits;
-  result.item = is_preloaded ? shared.items[i] : p.items[result.index];
-  const DecodeItem& item = result.item;
-  result.position = is_preloaded ? shared.positions[i] : p.positions[item.row];
-  result.slot = is_preloaded ? shared.cache_slots[i] : p.cache_slots[item.row];
-  result.first_visible = window > 0 ? max(0, item.length - item.num_tokens + 1 - window) : 0;
+  AttentionUnit unit = i < kPreloadedUnits ? shared.units[i] : ReadUnit(p, i);
+  const DecodeItem& item = unit.item;
+  unit.first_visible = window > 0 ? max(0, item.length - item.num_tokens + 1 - window) : 0;
   // An item before the window still has one tile, with no visible token.
-  result.first_tile =
-      max(item.first_tile, min(result.first_visible / kBlockTokens, item.last_tile - 1));
-  result.num_tiles = item.first_tile == item.last_tile ? 0 : item.last_tile - result.first_tile;
-  return result;
+  unit.first_tile =
+      max(item.first_tile, min(unit.first_visible / kBlockTokens, item.last_tile - 1));
+  unit.num_tiles = item.first_tile == item.last_tile ? 0 : item.last_tile - unit.first_tile;
+  return unit;
 }
+
+// The fields of a layer for a warp that copies: a word in each lane. Those of the next layer are
+// loaded a layer ahead, so that copies do not wait for them.
+class LayerWords {
+ public:
+  __device__ explicit LayerWords(const DecodeStepParams& p) { Load(p, 0); }
+
+  // Takes layer 0, then the next one.
+  __device__ __forceinline__ void Advance(const DecodeStepParams& p) {
+    word_ = next_word_;
+    Load(p, ++layer_);
+  }
+  // The field of type T at a byte of DecodeStepLayer. Called by the whole warp.
+  template <typename T>
+  __device__ __forceinline__ T Get(size_t offset) const {
+    const uint64_t word = __shfl_sync(0xffffffffu, word_, static_cast<int>(offset / 8));
+    if constexpr (sizeof(T) == 8) {
+      return reinterpret_cast<const T&>(word);
+    } else {
+      static_assert(sizeof(T) == 4);
+      const auto half = static_cast<uint32_t>(word >> offset % 8 * 8);
+      return reinterpret_cast<const T&>(half);
+    }
+  }
+
+ private:
+  __device__ __forceinline__ void Load(const DecodeStepParams& p, int layer) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (layer < p.num_layers && lane < static_cast<int>(sizeof(DecodeStepLayer) / 8))
+      next_word_ = __ldg(reinterpret_cast<const uint64_t*>(p.layers + layer) + lane);
+  }
+
+  uint64_t word_ = 0, next_word_ = 0;
+  int layer_ = 0;
+};
 
 // The columns of the input of q, k and v.
 __device__ __forceinline__ int QkvDepth(const DecodeStepParams& p, int layer) {
@@ -142,26 +201,32 @@ class Producer {
 
   __device__ void Run() {
     const int hidden = p_.hidden_size, q_size = p_.num_heads * kHeadDim;
+    LayerWords layer(p_);
+    const auto weights = [&](DecodeStepGemm gemm) {
+      return layer.Get<const char*>(offsetof(DecodeStepLayer, weights) + gemm * sizeof(void*));
+    };
     for (int i = 0; i < p_.num_layers; ++i) {
-      const DecodeStepLayer& layer = p_.layers[i];
-      CopyMatrix<kFormat>(layer.weights[kStepQkv], q_size + 2 * p_.num_kv_heads * kHeadDim,
+      layer.Advance(p_);
+      CopyMatrix<kFormat>(weights(kStepQkv), q_size + 2 * p_.num_kv_heads * kHeadDim,
                           QkvDepth(p_, i));
-      CopyContext(i, layer.window);
-      CopyMatrix<kFormat>(layer.weights[kStepOut], hidden, q_size);
+      CopyContext(i, layer.Get<int>(offsetof(DecodeStepLayer, window)));
+      CopyMatrix<kFormat>(weights(kStepOut), hidden, q_size);
       if constexpr (kExperts) {
-        if (layer.router != nullptr) {
-          CopyMatrix<WeightFormat::kBf16>(layer.router, p_.num_experts, hidden);
+        const auto router = layer.Get<const char*>(offsetof(DecodeStepLayer, router));
+        if (router != nullptr) {
+          CopyMatrix<WeightFormat::kBf16>(router, p_.num_experts, hidden);
           WaitForSlot(&shared_.selected, selected_parity_);
           selected_parity_ ^= 1;
-          CopyGateUp(layer);
-          CopyDown(layer);
+          CopyGateUp(weights(kStepGateUp),
+                     layer.Get<int64_t>(offsetof(DecodeStepLayer, gate_up_stride)));
+          CopyDown(weights(kStepDown), layer.Get<int64_t>(offsetof(DecodeStepLayer, down_stride)));
           __syncwarp();
           if (threadIdx.x % 32 == 0) BarrierArrive(&shared_.copied);
           continue;
         }
       }
-      CopyMatrix<kFormat>(layer.weights[kStepGateUp], 2 * p_.inner_size, hidden);
-      CopyMatrix<kFormat>(layer.weights[kStepDown], hidden, p_.inner_size);
+      CopyMatrix<kFormat>(weights(kStepGateUp), 2 * p_.inner_size, hidden);
+      CopyMatrix<kFormat>(weights(kStepDown), hidden, p_.inner_size);
     }
     CopyMatrix<WeightFormat::kBf16>(p_.head, p_.head_outputs, hidden);
     copy_.WaitForAll();
@@ -206,32 +271,30 @@ class Producer {
     }
   }
 
-  // The same over the tiles of all selected experts.
-  __device__ void CopyGateUp(const DecodeStepLayer& layer) {
+  // The same over the tiles of all selected experts, whose matrices are `stride` bytes apart.
+  __device__ void CopyGateUp(const char* weights, int64_t stride) {
     const SelectedExperts& selected = shared_.experts;
     const int each = 2 * p_.expert_inner_size / kTileOutputs, num_tiles = selected.count * each;
     const int grid = static_cast<int>(gridDim.x);
     for (int first = blockIdx.x; first < num_tiles; first += 2 * grid) {
       for (int column = 0; column < p_.hidden_size; column += Chunk<kFormat>::kColumns) {
         for (int tile = first; tile < min(num_tiles, first + 2 * grid); tile += grid) {
-          const char* weights = static_cast<const char*>(layer.weights[kStepGateUp]) +
-                                selected.experts[tile / each] * layer.gate_up_stride;
-          CopyChunk<kFormat>(weights, tile % each, column, p_.hidden_size);
+          CopyChunk<kFormat>(weights + selected.experts[tile / each] * stride, tile % each, column,
+                             p_.hidden_size);
         }
       }
     }
   }
   // The depth of a tile is that of one selected expert after the other.
-  __device__ void CopyDown(const DecodeStepLayer& layer) {
+  __device__ void CopyDown(const char* weights, int64_t stride) {
     const SelectedExperts& selected = shared_.experts;
     const int num_tiles = p_.hidden_size / kTileOutputs, grid = static_cast<int>(gridDim.x);
     for (int first = blockIdx.x; first < num_tiles; first += 2 * grid) {
       for (int i = 0; i < selected.count; ++i) {
-        const char* weights = static_cast<const char*>(layer.weights[kStepDown]) +
-                              selected.experts[i] * layer.down_stride;
+        const char* const of_expert = weights + selected.experts[i] * stride;
         for (int column = 0; column < p_.expert_inner_size; column += Chunk<kFormat>::kColumns) {
           for (int tile = first; tile < min(num_tiles, first + 2 * grid); tile += grid)
-            CopyChunk<kFormat>(weights, tile, column, p_.expert_inner_size);
+            CopyChunk<kFormat>(of_expert, tile, column, p_.expert_inner_size);
         }
       }
     }
@@ -299,6 +362,28 @@ class Producer {
 // Barrier of this block's compute warps.
 __device__ __forceinline__ void SyncConsumers() {
   asm volatile("bar.sync 1, %0;" ::"n"(32 * kWarps) : "memory");
+}
+
+// Returns a copy of the product in shared memory, or `gemm` itself if the step has one row: the
+// input of several rows leaves too few registers for the product's fields. Called by all compute
+// warps, none of which uses the previous product any more.
+template <bool kOneRow>
+__device__ __forceinline__ const StepGemm& KeepGemm(const StepGemm& gemm, SharedState& shared) {
+  if constexpr (kOneRow) {
+    return gemm;
+  } else {
+    if (threadIdx.x == 0) shared.gemm = gemm;
+    SyncConsumers();
+    return shared.gemm;
+  }
+}
+
+// The index of this thread, for attention. The compiler does not know that it is the same in each
+// layer, so that it keeps no addresses for attention in registers during the products.
+__device__ __forceinline__ int AttentionThread() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
 }
 
 // The compute warps' view of the ring. All of its functions are called by every warp, in the same

@@ -1,137 +1,187 @@
-// One KV block of a fused decode step's attention: four warps share its tile, 16 tokens a warp. A
-// tile of a bf16 cache is computed as in decode_attention.cu; those of quantized caches follow in
-// decode_step_quantized_tile.cuh. Device code only.
+// One KV block of a fused decode step's attention: four warps share its tile, 16 tokens a warp.
+// This file has tiles of a bf16 cache; those of quantized caches follow in
+// decode_step_quantized_tile.cuh.
+//
+// Keys and values are operand a of the mma, tokens or columns of the head are its 16 rows. Queries
+// are the 8 columns of operand b, so that few queries waste little. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
+#include "backends/gpu_llm/kernels/device/operand_loads.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_queries.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kTileWarps = 4;  // warps that share a KV block; the other four handle the next block
 constexpr int kWarpTokens = kBlockTokens / kTileWarps;
-
-// A warp's running sums over the tiles of a unit. A thread has the rows g and g + 8.
-template <int kHeadDim>
-struct AttentionSums {
-  float out[kHeadDim / 8][4] = {};
-  float max[2] = {kNegativeInfinity, kNegativeInfinity}, sum[2] = {};
-  float unit = 0.0f;  // of `out`, if the cache is quantized
-  int end[2];         // the token behind the last that a row sees
-};
-
-// Turns the scores of a half of the rows into weights, and scales the sums to a new maximum.
-// `scores[j]` are those of tokens first_token + j * kStride and its successor. `change`: of the
-// unit of the sums.
-template <int kHeadDim, int kStride>
-__device__ __forceinline__ void ApplySoftmax(const DecodeStepParams& p, int half, int first_token,
-                                             int window, float change, float (&scores)[2][4],
-                                             AttentionSums<kHeadDim>& sums) {
-  const int end = sums.end[half], begin = window > 0 ? max(0, end - window) : 0;
-  float run_max = sums.max[half];
-#pragma unroll
-  for (int j = 0; j < 2; ++j) {
-#pragma unroll
-    for (int b = 0; b < 2; ++b) {
-      float& score = scores[j][2 * half + b];
-      score *= p.attention_scale;
-      const int token = first_token + kStride * j + b;
-      if (token >= end || token < begin) score = kNegativeInfinity;
-      run_max = fmaxf(run_max, score);
-    }
-  }
-  run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 1));
-  run_max = fmaxf(run_max, __shfl_xor_sync(0xffffffffu, run_max, 2));
-  const float base = run_max == kNegativeInfinity ? 0.0f : run_max;
-  const float correction = __expf(sums.max[half] - base);
-  sums.max[half] = run_max;
-  sums.sum[half] *= correction;
-  const float rescale = correction * change;
-#pragma unroll
-  for (int n = 0; n < kHeadDim / 8; ++n)
-    sums.out[n][2 * half] *= rescale, sums.out[n][2 * half + 1] *= rescale;
-#pragma unroll
-  for (int j = 0; j < 2; ++j) {
-#pragma unroll
-    for (int b = 0; b < 2; ++b) {
-      float& score = scores[j][2 * half + b];
-      score = __expf(score - base);
-      sums.sum[half] += score;
-    }
-  }
-}
-
-template <int kHeadDim>
-__device__ __forceinline__ void LoadKey(const char* tile, int token,
-                                        uint32_t (&key)[HeadShape<kHeadDim>::kWords]) {
-  using Shape = HeadShape<kHeadDim>;
-  const int t = threadIdx.x % 4;
-#pragma unroll
-  for (int s = 0; s < Shape::kWide; ++s) {
-    const uint4 packed =
-        *reinterpret_cast<const uint4*>(tile + KeyOffset<kHeadDim>(token, 32 * s + 8 * t));
-    key[4 * s] = packed.x, key[4 * s + 1] = packed.y, key[4 * s + 2] = packed.z,
-            key[4 * s + 3] = packed.w;
-  }
-  if constexpr (Shape::kHasRest) {
-    const uint2 packed = *reinterpret_cast<const uint2*>(
-        tile + KeyOffset<kHeadDim>(token, 32 * Shape::kWide + 4 * t));
-    key[4 * Shape::kWide] = packed.x, key[4 * Shape::kWide + 1] = packed.y;
-  }
-}
+constexpr int kHalfRows = kItemRows / 2;  // queries are handled in two halves
+static_assert(kWarpTokens == 16 && kHalfRows == 8);
 
 // A KV block of a unit, in the ring.
 struct UnitTile {
   const AttentionUnit& unit;
   int window;
-  bool has_second_half;  // the unit has more than 8 rows of queries
-  int index;             // of the block in the sequence
+  int index;  // of the block in the sequence
   char* data;
+
+  // The first token that a query sees; `end`: the token behind the last.
+  __device__ __forceinline__ int Begin(int end) const {
+    return window > 0 ? max(0, end - window) : 0;
+  }
 };
 
-// Adds a tile of a bf16 cache to the sums.
-template <int kHeadDim>
-__device__ __forceinline__ void AddTile(const DecodeStepParams& p, const UnitTile& tile,
-                                        const uint32_t (&q)[2][HeadShape<kHeadDim>::kWords],
-                                        AttentionSums<kHeadDim>& sums) {
-  const int warp = threadIdx.x / 32 % kTileWarps, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-  float scores[2][4] = {};
+// Transposes a matrix of 8 x 8 elements of 16 bits, of which a lane has two adjacent ones.
+__device__ __forceinline__ uint32_t TransposeMatrix(uint32_t words) {
+  uint32_t to;
+  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(to) : "r"(words));
+  return to;
+}
+
+// Queries of a unit and a warp's running sums over the unit's tiles, for a bf16 cache. Lane 4 g + t
+// has queries 2 t and 2 t + 1 of each half. kHalves: 1: the unit has at most 8 queries.
+template <int kHeadDim, int kHalves>
+class Bf16Tiles {
+ public:
+  template <typename Queries>
+  __device__ __forceinline__ void LoadQueries(const UnitHeads<kHeadDim>& heads,
+                                              const Queries& queries, int thread) {
+    thread_ = thread;
+    const int lane = thread_ % 32, t = lane % 4;
+    has_second_half_ = kHalves == 2 && queries.count() > kHalfRows;
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    uint32_t key[HeadShape<kHeadDim>::kWords];
-    LoadKey<kHeadDim>(tile.data, kWarpTokens * warp + 4 * (g / 2) + 2 * j + g % 2, key);
+    for (int half = 0; half < kHalves; ++half) {
+      // Queries that do not exist have any values, and change no other ones.
+      const char* const row = heads.Query(half * kHalfRows + lane % 8);
 #pragma unroll
-    for (int s = 0; s < kHeadDim / 16; ++s) {
-      MatrixMultiplyAdd(scores[j], q[0][2 * s], q[1][2 * s], q[0][2 * s + 1], q[1][2 * s + 1],
-                        key[2 * s], key[2 * s + 1]);
+      for (int s = 0; s < kSteps; s += 2) {
+        const int column = min(16 * s + lane / 8 * 8, kHeadDim - 8);
+        const uint4 words = LoadMatrices(SharedAddress(row + 2 * column));
+        q_[half][s][0] = words.x, q_[half][s][1] = words.y;
+        if (s + 1 < kSteps) q_[half][s + 1][0] = words.z, q_[half][s + 1][1] = words.w;
+      }
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int query = half * kHalfRows + 2 * t + i;
+        end_[half][i] = queries.End(min(query, queries.count() - 1));
+        max_[half][i] = kNegativeInfinity;
+      }
     }
   }
-  const int first_token = tile.index * kBlockTokens + kWarpTokens * warp + 4 * t;
-  uint32_t weights[2][2] = {};
-  ApplySoftmax<kHeadDim, 2>(p, 0, first_token, tile.window, 1.0f, scores, sums);
-  if (tile.has_second_half)
-    ApplySoftmax<kHeadDim, 2>(p, 1, first_token, tile.window, 1.0f, scores, sums);
+
+  // Adds this warp's tokens of a tile to the sums.
+  __device__ __forceinline__ void Add(const DecodeStepParams& p, const UnitTile& tile) {
+    has_second_half_ ? Add<kHalves>(p, tile) : Add<1>(p, tile);
+  }
+
+  // Stores the sums of `num_rows` queries of a half in `to`, PartialStride() floats a query.
+  __device__ __forceinline__ void Store(int half, int num_rows, float* to) const {
+    const int lane = thread_ % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
-  for (int j = 0; j < 2; ++j) {
-    weights[0][j] = PackBf16(scores[j][0], scores[j][1]);
-    weights[1][j] = tile.has_second_half ? PackBf16(scores[j][2], scores[j][3]) : 0;
-  }
-  // Visible tokens of the tile. If the warp has others, their values are cleared.
-  const int begin = tile.unit.first_visible - tile.index * kBlockTokens;
-  const int end = tile.unit.item.length - tile.index * kBlockTokens;
-  if (begin > kWarpTokens * warp || end < kWarpTokens * (warp + 1)) {
-    ClearValues<kHeadDim, kWarpTokens>(tile.data + TileBytes(kHeadDim), kWarpTokens * warp, begin,
-                                       end, threadIdx.x % 32, 32);
-    __syncwarp();
-  }
+    for (int i = 0; i < 2; ++i) {
+      float sum = sum_[half][i];
 #pragma unroll
-  for (int n = 0; n < kHeadDim / 8; ++n) {
-    const uint2 values = *reinterpret_cast<const uint2*>(
-        tile.data + TileBytes(kHeadDim) +
-        ValueOffset<kHeadDim>(kWarpTokens * warp + 4 * t, 8 * n + g));
-    MatrixMultiplyAdd(sums.out[n], weights[0][0], weights[1][0], weights[0][1], weights[1][1],
-                      values.x, values.y);
+      for (int other = 4; other < 32; other *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, other);
+      if (2 * t + i >= num_rows) continue;
+      float* const row = to + (2 * t + i) * PartialStride(kHeadDim);
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s)
+        row[16 * s + g] = out_[half][s][i], row[16 * s + 8 + g] = out_[half][s][2 + i];
+      if (g == 0) row[kHeadDim] = max_[half][i], row[kHeadDim + 1] = sum;
+    }
   }
-}
+
+ private:
+  static constexpr int kSteps = kHeadDim / 16;
+
+  // The same for the first kUsed halves of the queries.
+  template <int kUsed>
+  __device__ __forceinline__ void Add(const DecodeStepParams& p, const UnitTile& tile) {
+    const int thread = thread_, lane = thread % 32;
+    const int warp_token = thread / 32 % kTileWarps * kWarpTokens;
+    // The row of a matrix that this lane loads; matrices 1 and 3 have the last 8 rows of operand a,
+    // 2 and 3 the last 8 columns.
+    const int row = lane % 16, chunk = lane / 16 * 8;
+    float scores[kUsed][2][4] = {};  // two sums, so that products do not wait for each other
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const uint4 keys = LoadMatrices(
+          SharedAddress(tile.data + KeyOffset<kHeadDim>(warp_token + row, 16 * s + chunk)));
+#pragma unroll
+      for (int half = 0; half < kUsed; ++half) {
+        MatrixMultiplyAdd(scores[half][s % 2], keys.x, keys.y, keys.z, keys.w, q_[half][s][0],
+                          q_[half][s][1]);
+      }
+    }
+    uint32_t weights[kUsed][2] = {};
+#pragma unroll
+    for (int half = 0; half < kUsed; ++half) {
+      ApplySoftmax(p, tile, half, tile.index * kBlockTokens + warp_token + lane / 4, scores[half],
+                   weights[half]);
+    }
+    // Visible tokens of the tile. If the warp has others, their values are cleared.
+    const int begin = tile.unit.first_visible - tile.index * kBlockTokens;
+    const int end = tile.unit.item.length - tile.index * kBlockTokens;
+    char* const values = tile.data + TileBytes(kHeadDim);
+    if (begin > warp_token || end < warp_token + kWarpTokens) {
+      ClearValues<kHeadDim, kWarpTokens>(values, warp_token, begin, end, lane, 32);
+      __syncwarp();
+    }
+#pragma unroll
+    for (int s = 0; s < kSteps; ++s) {
+      const uint4 columns = LoadMatrices(
+          SharedAddress(values + ValueOffset<kHeadDim>(warp_token + chunk, 16 * s + row)));
+#pragma unroll
+      for (int half = 0; half < kUsed; ++half) {
+        MatrixMultiplyAdd(out_[half][s], columns.x, columns.y, columns.z, columns.w,
+                          weights[half][0], weights[half][1]);
+      }
+    }
+  }
+
+  // Turns scores of tokens `token` and `token` + 8 into the weights of the product with values, and
+  // scales the sums to a new maximum.
+  __device__ __forceinline__ void ApplySoftmax(const DecodeStepParams& p, const UnitTile& tile,
+                                               int half, int token, float (&scores)[2][4],
+                                               uint32_t (&weights)[2]) {
+    float of_tokens[2][2];  // [token][query]
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int end = end_[half][i], begin = tile.Begin(end);
+      float max = max_[half][i];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        float score = (scores[0][2 * j + i] + scores[1][2 * j + i]) * p.attention_scale;
+        if (token + 8 * j >= end || token + 8 * j < begin) score = kNegativeInfinity;
+        max = fmaxf(max, score);
+        of_tokens[j][i] = score;
+      }
+#pragma unroll
+      for (int other = 4; other < 32; other *= 2)
+        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, other));
+      const float base = max == kNegativeInfinity ? 0.0f : max;
+      const float correction = __expf(max_[half][i] - base);
+      max_[half][i] = max;
+      sum_[half][i] *= correction;
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s)
+        out_[half][s][i] *= correction, out_[half][s][2 + i] *= correction;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        of_tokens[j][i] = __expf(of_tokens[j][i] - base);
+        sum_[half][i] += of_tokens[j][i];
+      }
+    }
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      weights[j] = TransposeMatrix(PackBf16(of_tokens[j][0], of_tokens[j][1]));
+  }
+
+  uint32_t q_[kHalves][kSteps][2];
+  float out_[kHalves][kSteps][4] = {};
+  float max_[kHalves][2], sum_[kHalves][2] = {};
+  int end_[kHalves][2];  // the token behind the last that a query sees
+  int thread_;
+  bool has_second_half_;
+};
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

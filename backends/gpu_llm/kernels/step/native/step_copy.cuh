@@ -25,7 +25,7 @@ __device__ __forceinline__ void TakeRegisters() {
   AcquireRegisters<224>();
 }
 __device__ __forceinline__ void GiveRegisters() {
-  ReleaseRegisters<40>();
+  ReleaseRegisters<56>();
 }
 
 // Copies to one slot after the other; called by all threads of the copying warps.
