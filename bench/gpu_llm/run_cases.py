@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Runs gpu_engine_bench for the cases of cases.csv and appends a row for each figure to a CSV file.
 
-    run_cases.py PROGRAM OUT.csv --form native|portable --commit COMMIT [--groups "8b bf16,8b int4"]
+    run_cases.py PROGRAM OUT.csv --form native|portable --commit COMMIT [--groups "8b bf16,8b int4"] [--measures "decode 1,decode 8"]
 
-One process runs all measures of a group. Groups whose weights do not fit in the GPU's memory have rows
+One process runs the measures of a group. Groups whose weights do not fit in the GPU's memory have rows
 with the program's message instead of a value. The peer's figures, limits and goals are those of one H200;
 compare them only with rows of an H200.
 """
@@ -20,17 +20,18 @@ HERE = pathlib.Path(__file__).resolve().parent
 COLUMNS = ["group", "measure", "form", "value", "unit", "limit", "goal", "peer", "machine", "date", "commit", "command"]
 
 
-def read_cases() -> dict[str, list[dict[str, str]]]:
-    """Returns the cases by group."""
+def read_cases(measures: list[str]) -> dict[str, list[dict[str, str]]]:
+    """Returns the cases of these measures, or all if there are none, by group."""
     groups: dict[str, list[dict[str, str]]] = {}
     with open(HERE / "cases.csv", encoding="utf-8") as file:
         for row in csv.DictReader(line for line in file if not line.startswith("#")):
-            groups.setdefault(row["group"], []).append(row)
+            if not measures or row["measure"] in measures:
+                groups.setdefault(row["group"], []).append(row)
     return groups
 
 
 def arguments_of(cases: list[dict[str, str]]) -> list[str]:
-    """Returns the program's arguments for all measures of a group."""
+    """Returns the program's arguments for these cases of a group."""
     arguments = cases[0]["arguments"].split()
     for option, kind in (("--batches", "decode"), ("--ttft", "first"), ("--prefill", "prefill")):
         values = [case["measure"].split()[1] for case in cases if case["measure"].startswith(kind)]
@@ -65,10 +66,11 @@ def main() -> None:
     parser.add_argument("--form", choices=["native", "portable"], required=True)
     parser.add_argument("--commit", required=True)
     parser.add_argument("--groups", default="", help="names separated by commas; all by default")
+    parser.add_argument("--measures", default="", help="names separated by commas; all by default")
     given = parser.parse_args()
     names = subprocess.run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"], capture_output=True, text=True)
     machine = "one " + names.stdout.splitlines()[0].removeprefix("NVIDIA ")
-    groups = read_cases()
+    groups = read_cases(given.measures.split(",") if given.measures else [])
     chosen = given.groups.split(",") if given.groups else list(groups)
     is_new = not os.path.exists(given.out)
     with open(given.out, "a", encoding="utf-8", newline="") as file:
