@@ -167,6 +167,20 @@ __device__ __forceinline__ void MultiplySlots(Consumer& consumer, int count, int
   }
 }
 
+// Returns a copy of the product in shared memory, or `gemm` itself if the step has one row: the
+// input of several rows leaves too few registers for the product's fields. All compute warps call
+// it when all of them have finished the previous product.
+template <bool kOneRow>
+__device__ __forceinline__ const StepGemm& KeepGemm(const StepGemm& gemm, SharedState& shared) {
+  if constexpr (kOneRow) {
+    return gemm;
+  } else {
+    if (threadIdx.x == 0) shared.gemm = gemm;
+    SyncConsumers();
+    return shared.gemm;
+  }
+}
+
 // Epilogue of a pair of tiles. In a step with several rows each thread stores one output of one
 // row. In a step with one row a pair has 32 outputs, and one warp stores them, each lane one. The
 // warps take turns at this, and those whose turn it is not continue with the next pair at once.

@@ -1,13 +1,21 @@
-// Queries, keys and values of a fused decode step's attention, from what the product of q, k and v
-// leaves: the work of rope.cu is fused. The block of threads that handles a unit waits for the
-// unit's heads, a warp for each head, applies bias, norm and rotary embedding, and stores them in
-// shared memory, from where all its warps read them. Device code only.
+// Queries, keys and values of a fused decode step's attention. The product of q, k and v has left
+// them without bias, norm and rotary embedding. In the block of threads that handles a unit, a warp
+// waits for a head, applies all three, as rope.cu does for separate kernels, and stores the head in
+// shared memory, from where all compute warps read it. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
+
+// The index of this thread, for attention. The compiler does not know that it is the same in each
+// layer, so that it keeps no addresses for attention in registers during the products.
+__device__ __forceinline__ int AttentionThread() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
 
 // Inputs of a head before its rotation.
 struct HeadSource {
@@ -67,7 +75,8 @@ class HeadLoad {
     Load();
     return false;
   }
-  // Called by the whole warp. `values`: two columns from low() and two from high() on.
+  // Computes the lane's part of the head once it is ready: in `values` the columns low(), low() +
+  // 1, high() and high() + 1, with bias, norm and rotary embedding. All lanes of the warp call it.
   __device__ __forceinline__ void Finish(float epsilon, float (&values)[4]) const {
     values[0] = LowBf16(low_) + LowBf16(bias_[0]), values[1] = HighBf16(low_) + HighBf16(bias_[0]);
     values[2] = LowBf16(high_) + LowBf16(bias_[1]);
@@ -107,8 +116,8 @@ class HeadLoad {
   float4 cos_sin_ = {};
 };
 
-// The heads of a unit in shared memory, in the warps' memory for sums of products, which is of no
-// use during attention.
+// The heads of a unit in shared memory. They lie in SharedState::partials, because a block computes
+// no product during attention.
 template <int kHeadDim>
 class UnitHeads {
  public:
@@ -168,7 +177,8 @@ class UnitQueries {
   }
   // Position of the first query.
   __device__ __forceinline__ int First() const { return unit_.item.length - unit_.item.num_tokens; }
-  // The heads that the unit needs: its queries, then the key and the value of each new token.
+  // The number of heads that the unit reads, in this order: its queries, then the key and the value
+  // of each new token.
   __device__ __forceinline__ int NumHeads() const { return count_ + 2 * max(0, num_new_); }
   __device__ __forceinline__ HeadSource HeadOf(int i) const {
     if (i < count_) return Source(unit_.item.row + Token(i), Head(i), layer_.q_norm);
@@ -203,8 +213,8 @@ class UnitQueries {
   const int group_, count_, first_new_, num_new_;
 };
 
-// Waits for the heads of a unit and stores them for all compute warps. Each warp handles up to
-// kAtOnce heads at the same time.
+// Waits until the product of q, k and v has written the heads of a unit, and stores them in shared
+// memory for all compute warps. Each warp handles up to kAtOnce heads at the same time.
 template <int kHeadDim, CacheFormat kCache, int kAtOnce, bool kOneRow>
 __device__ __forceinline__ void StoreHeads(const DecodeStepParams& p, SharedState& shared,
                                            const UnitQueries<kOneRow>& queries, int thread) {

@@ -2,8 +2,9 @@
 // This file has tiles of a bf16 cache; those of quantized caches follow in
 // decode_step_quantized_tile.cuh.
 //
-// Keys and values are operand a of the mma, tokens or columns of the head are its 16 rows. Queries
-// are the 8 columns of operand b, so that few queries waste little. Device code only.
+// Keys and values are operand a of the mma: its 16 rows are tokens of the keys, or columns of the
+// values. Queries are the 8 columns of operand b, so that few queries leave few of them unused.
+// Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
@@ -24,7 +25,7 @@ struct UnitTile {
   int index;  // of the block in the sequence
   char* data;
 
-  // The first token that a query sees; `end`: the token behind the last.
+  // Returns the first token that a query sees. The last one is `end` - 1.
   __device__ __forceinline__ int Begin(int end) const {
     return window > 0 ? max(0, end - window) : 0;
   }
@@ -73,7 +74,8 @@ class Bf16Tiles {
     has_second_half_ ? Add<kHalves>(p, tile) : Add<1>(p, tile);
   }
 
-  // Stores the sums of `num_rows` queries of a half in `to`, PartialStride() floats a query.
+  // Stores the warp's sums for the first `num_rows` queries of a half in shared memory, from `to`
+  // on: PartialStride() floats for each query, as CombineWarpPartials() reads them.
   __device__ __forceinline__ void Store(int half, int num_rows, float* to) const {
     const int lane = thread_ % 32, g = lane / 4, t = lane % 4;
 #pragma unroll
@@ -93,7 +95,7 @@ class Bf16Tiles {
  private:
   static constexpr int kSteps = kHeadDim / 16;
 
-  // The same for the first kUsed halves of the queries.
+  // Does what the other Add() does, for the first kUsed halves of the queries.
   template <int kUsed>
   __device__ __forceinline__ void Add(const DecodeStepParams& p, const UnitTile& tile) {
     const int thread = thread_, lane = thread % 32;

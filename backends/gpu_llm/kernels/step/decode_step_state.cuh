@@ -1,0 +1,144 @@
+// What a block of threads of a fused decode step keeps in shared memory before the ring: barriers,
+// sums, selected experts, and what it computes at the moment: layer, product and units of
+// attention. Device code only.
+#pragma once
+
+#include "backends/gpu_llm/kernels/attention/cache_layout.h"
+#include "backends/gpu_llm/kernels/device/device.cuh"
+#include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/step/decode_step.h"
+#include "backends/gpu_llm/kernels/step/step_copy.cuh"
+
+namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
+
+constexpr int kWarps = 8;  // that compute
+// Four more warps, because the native form assigns registers to groups of four: kCopyWarps copy,
+// the others clear the exchange.
+constexpr int kThreads = 32 * (kWarps + 4);
+constexpr int kTileOutputs = kDecodeStepTileOutputs;
+constexpr int kPreloadedUnits = 4;
+// Of SharedState::row_sums. Each buffer has a named barrier, from this number on.
+constexpr int kRowBuffers = 4, kFirstRowBarrier = 4;
+
+// Shape of a slot: a chunk of the depth of a tile of 16 outputs, in K tiles, whose columns the
+// compute warps share. The pitch of bf16 and fp8 rows avoids bank conflicts between adjacent rows.
+template <WeightFormat kFormat>
+struct Chunk {
+  static constexpr int kElementBytes = kFormat == WeightFormat::kBf16 ? 2 : 1;
+  static constexpr int kRowBytes = kSlotRowBytes, kPitch = kRowBytes + 64;
+  static constexpr int kColumns = kRowBytes / kElementBytes;
+  static constexpr int kKTileColumns = kColumns < 1024 ? kColumns : 1024;
+  static constexpr int kKTiles = kColumns / kKTileColumns;
+  static_assert(kTileOutputs * kPitch <= kSlotBytes);
+};
+template <>
+struct Chunk<WeightFormat::kInt4> {  // blocks in their memory layout, eight for each K tile
+  static constexpr int kKTileColumns = 1024;
+  static constexpr int kKTiles = kSlotInt4KTiles, kColumns = kKTiles * kKTileColumns;
+  static constexpr int kBlockBytes = Int4BlockBytes(1);
+  static_assert(kColumns / kInt4BlockColumns * kBlockBytes <= kSlotBytes);
+};
+// Adjacent slots of a KV block. The first of them has a number that is a multiple of it.
+template <int kHeadDim>
+constexpr int kBlockSlots = static_cast<int>((HeadBytes(kHeadDim) + kSlotBytes - 1) / kSlotBytes);
+constexpr int kRingBytes = kSlots * kSlotBytes;
+// The most slots that are being filled with blocks of a quantized cache at the same time.
+constexpr int kMaxContextInFlight = 2 * kMaxInFlight < kSlots ? 2 * kMaxInFlight : kSlots;
+
+// The experts of a layer that the step's rows have selected, in the order in which they are read.
+struct SelectedExperts {
+  static constexpr int kMaxCount = kDecodeStepRows * kDecodeStepRowExperts;
+  int count;
+  uint32_t mask[kDecodeStepMaxExperts / 32];  // bit: the expert is selected
+  int16_t experts[kMaxCount];
+  alignas(8)
+      int8_t ranks[kMaxCount][kDecodeStepRows];  // of the expert among those of the row; -1: none
+  int16_t of_rows[kDecodeStepRows][kDecodeStepRowExperts];  // -1: padding
+  float weights[kDecodeStepRows][kDecodeStepRowExperts];
+};
+
+// A matrix product of the step.
+struct StepGemm {
+  const bf16* in;       // [.., depth], rows `in_stride` apart
+  const int32_t* rows;  // rows of `in`; null: the first
+  const bf16* norm;     // [depth]; null: none
+  const bf16* addend;   // [.., num_outputs], rows `addend_stride` apart; null: none
+  const float* row_scales;
+  void* out;  // rows `out_stride` apart
+  int in_stride, addend_stride, out_stride;
+  bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
+  int num_outputs, depth;
+  GemmEpilogue output;
+  // Gate and up of the selected experts: `num_outputs` are those of all; `tiles_each` of an expert.
+  // A row's experts have consecutive columns of `out`, by rank. Null: no experts.
+  const SelectedExperts* experts;
+  int tiles_each;
+};
+
+// A unit of attention: one item of a sequence's context and one key/value head.
+struct AttentionUnit {
+  DecodeItem item;
+  int index;  // of the item
+  int kv_head;
+  int position, slot;         // of the item's first token
+  int first_visible;          // of the tokens that its first token sees
+  int first_tile, num_tiles;  // num_tiles 0: no work
+};
+
+struct SharedState {
+  uint64_t full[kSlots], empty[kSlots];
+  uint64_t selected;  // its phases end when the experts of a layer are selected
+  uint64_t copied;    // and when the copying warps do not read that selection any more
+  SelectedExperts experts;
+  alignas(16) float partials[2][kWarps][2][32][4];  // partial sums: [turn][warp][tile][lane]
+  float row_sums[kRowBuffers][kWarps][32];          // the same of one row: [turn][warp][output]
+  float squares[kDecodeStepRows][kWarps];
+  // The layer that is computed and the next one, layer i in layers[i % 2]. In global memory the
+  // compute warps would wait for each field.
+  DecodeStepLayer layers[2];
+  StepGemm gemm;  // that is computed, in a step with several rows
+  bool is_last;
+  uint32_t set;  // of DecodeStepParams::exchange
+  uint32_t num_rows_to_clear;
+  uint64_t start_ns;
+  AttentionUnit units[kPreloadedUnits];  // this block's first ones, without a layer's window
+};
+
+// What lies before the ring.
+constexpr int kStateBytes = (static_cast<int>(sizeof(SharedState)) + 127) / 128 * 128;
+
+// Units are assigned to blocks from the last block on, because the first blocks have more weight
+// tiles.
+__device__ __forceinline__ int UnitNumber(int i) {
+  return static_cast<int>(gridDim.x - 1 - blockIdx.x + i * gridDim.x);
+}
+__device__ __forceinline__ bool HasUnit(const DecodeStepParams& p, int i) {
+  return UnitNumber(i) < p.num_items * p.num_kv_heads;
+}
+// The same without a window, from global memory.
+__device__ __forceinline__ AttentionUnit ReadUnit(const DecodeStepParams& p, int i) {
+  AttentionUnit unit = {};
+  unit.index = UnitNumber(i) / p.num_kv_heads;
+  unit.kv_head = UnitNumber(i) % p.num_kv_heads;
+  unit.item = p.items[unit.index];
+  unit.position = p.positions[unit.item.row];
+  unit.slot = p.cache_slots[unit.item.row];
+  return unit;
+}
+__device__ __forceinline__ void PreloadUnit(const DecodeStepParams& p, SharedState& shared, int i) {
+  if (HasUnit(p, i)) shared.units[i] = ReadUnit(p, i);
+}
+// This block's i-th unit, which must exist, with the layer's window.
+__device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p,
+                                                const SharedState& shared, int i, int window) {
+  AttentionUnit unit = i < kPreloadedUnits ? shared.units[i] : ReadUnit(p, i);
+  const DecodeItem& item = unit.item;
+  unit.first_visible = window > 0 ? max(0, item.length - item.num_tokens + 1 - window) : 0;
+  // An item before the window still has one tile, with no visible token.
+  unit.first_tile =
+      max(item.first_tile, min(unit.first_visible / kBlockTokens, item.last_tile - 1));
+  unit.num_tiles = item.first_tile == item.last_tile ? 0 : item.last_tile - unit.first_tile;
+  return unit;
+}
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step
