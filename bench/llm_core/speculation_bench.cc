@@ -1,9 +1,11 @@
 // What speculative decoding brings on the CPU, with real acceptance: the same requests without
 // draft tokens and with each drafter, in turn. Checks that the tokens are the same. Prints CSV.
 //
-//   speculation_bench [--whole] [CHECKPOINT [ROUNDS [METHOD...]]]
+//   speculation_bench [--whole] [--editor FOLDER] [CHECKPOINT [ROUNDS [METHOD...]]]
 //
-// With --whole every proposal is verified at full length, whatever it costs.
+// With --whole every proposal is verified at full length, whatever it costs. With --editor the
+// tasks are edits of a passage by the LoRA adapter of that folder, which tells it again with
+// another word, instead of the usual tasks.
 //
 // The methods are written as `nereid serve --speculate` takes them; ngram and suffix by default.
 //
@@ -23,6 +25,7 @@
 #include "backends/cpu_reference/cpu_executor.h"
 #include "backends/cpu_reference/model/medusa_layers.h"
 #include "backends/llm_core/engine/engine.h"
+#include "backends/llm_core/lora/peft_adapter.h"
 #include "backends/llm_core/speculation/lookahead_drafter.h"
 #include "backends/llm_core/speculation/lookup_drafters.h"
 #include "backends/llm_core/speculation/medusa_drafter.h"
@@ -33,6 +36,7 @@ namespace nereid::bench {
 namespace {
 
 constexpr int32_t kNumOutput = 160;
+constexpr int32_t kEndId = 0;  // of the demo model: <|endoftext|>
 
 constexpr const char* kStory =
     "Once upon a time, there was a little girl named Lily. She loved to play outside in the park. "
@@ -40,11 +44,28 @@ constexpr const char* kStory =
     "sitting on the ball. Lily asked the dog to move. The dog barked and ran away. Lily was happy "
     "and played with the ball all day.\n";
 
+constexpr const char* kEdit =
+    "A wolf lived at the edge of a great forest, and all the shepherds were afraid of him. One "
+    "evening the wolf came down to the village, for he was hungry, and he looked in at the window "
+    "of the mill. The miller's wife saw the wolf and ran to shut the door, but he had already put "
+    "his paw upon the step.\n\n"
+    "\"Good evening,\" said the wolf. \"I smell fresh bread, and I have not eaten for three "
+    "days.\"\n\n"
+    "\"If you will guard my hens until the morning,\" said the miller's wife, \"you shall have a "
+    "loaf, and butter too.\"\n\n"
+    "So the wolf sat down before the hen-house and watched all night, and when the sun rose not "
+    "one feather was missing. From that day the wolf had bread and butter every morning, and the "
+    "shepherds were afraid of him no longer.\n\n"
+    "Tell it again, with a fox instead of the wolf:\n\n";
+
 struct Task {
   const char* name;
   std::string prompt;
   float temperature = 0.0f;  // 0: greedy
   int num_requests = 1;      // at the same time
+  // Null: the model's own weights, which write kNumOutput tokens, also behind an end id. An adapter
+  // ends by itself.
+  std::shared_ptr<const llm::LoraAdapter> adapter = nullptr;
 };
 
 std::vector<Task> Tasks() {
@@ -54,6 +75,12 @@ std::vector<Task> Tasks() {
           {"continue a story", "Once upon a time, there was a big", 0.0f},
           {"continue a story, sampled", "Tom and his cat went to", 1.0f},
           {"continue a story, sampled, 8 requests", "Tom and his cat went to", 1.0f, 8}};
+}
+
+std::vector<Task> EditTasks(const std::shared_ptr<const llm::LoraAdapter>& editor) {
+  return {{"edit a passage", kEdit, 0.0f, 1, editor},
+          {"edit a passage, sampled", kEdit, 1.0f, 1, editor},
+          {"edit a passage, 8 requests", kEdit, 0.0f, 8, editor}};
 }
 
 class Sink : public llm::OutputSink {
@@ -104,6 +131,13 @@ std::unique_ptr<cpu::CpuExecutor> OpenModel(const std::string& directory) {
   cpu::CpuExecutorOptions options;
   options.num_threads = 1;
   return std::move(*cpu::CpuExecutor::Create(std::move(checkpoint), std::move(*model), options));
+}
+
+std::shared_ptr<const llm::LoraAdapter> ReadEditor(const std::string& directory,
+                                                   const std::string& folder) {
+  const llm::DecoderModel model = Require(llm::ReadDecoder(*OpenCheckpoint(directory), true));
+  return Require(llm::ReadPeftAdapter(
+      "editor", folder, llm::LoraTargets::Of(model.map, model.spec.num_layers()), 64));
 }
 
 llm::SpeculationMethod ParseMethod(const std::string& text) {
@@ -174,6 +208,11 @@ std::vector<llm::TokenIds> RunTask(llm::Engine& engine, const llm::TokenIds& pro
     auto request = std::make_unique<llm::GenerationRequest>();
     request->prompt = prompt;
     request->stop.max_tokens = kNumOutput;
+    if (task.adapter != nullptr) {
+      request->stop.max_tokens = 2 * kNumOutput;
+      request->stop.end_ids = {kEndId};
+      request->adapter = task.adapter;
+    }
     request->sampling.temperature = task.temperature;
     request->sampling.top_p = 1.0f;
     request->sampling.seed = seed + static_cast<uint64_t>(i);
@@ -192,7 +231,7 @@ std::vector<llm::TokenIds> RunTask(llm::Engine& engine, const llm::TokenIds& pro
 
 struct Figures {
   double best_seconds = 1e9;
-  llm::SpeculationCounts before, after;
+  size_t num_tokens = 0;  // of the best round
 };
 
 void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer, const Task& task,
@@ -210,9 +249,10 @@ void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer
       const std::vector<llm::TokenIds> ids =
           RunTask(engine, prompt, task, 100 * static_cast<uint64_t>(round % 3));
       // Rounds with the same seeds are compared with each other.
-      if (round % 3 == 0) {
-        figures[method].best_seconds =
-            std::min(figures[method].best_seconds, ProcessorSeconds() - start);
+      const double seconds = ProcessorSeconds() - start;
+      if (round % 3 == 0 && seconds < figures[method].best_seconds) {
+        figures[method] = {seconds, 0};
+        for (const llm::TokenIds& answer : ids) figures[method].num_tokens += answer.size();
       }
       if (plain.empty()) plain = ids;
       if (ids != plain) {
@@ -222,7 +262,6 @@ void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer
       }
     }
   }
-  const int tokens = task.num_requests * kNumOutput;
   for (const std::string& method : methods) {
     const llm::SpeculationCounts counts = engines[method]->stats().speculation;
     const auto drafted = static_cast<double>(counts.num_drafted);
@@ -232,14 +271,15 @@ void Measure(const std::string& directory, const tokenizer::Tokenizer& tokenizer
     // The name of a folder tells nothing.
     const bool has_folder = ParseMethod(method).has_weights();
     const std::string name = has_folder ? method.substr(0, method.find('=')) : method;
-    std::printf("\"%s\",\"%s\",%.0f,%.2f,%.2f,%.2f\n", task.name, name.c_str(), tokens / seconds,
+    std::printf("\"%s\",\"%s\",%.0f,%.2f,%.2f,%.2f\n", task.name, name.c_str(),
+                static_cast<double>(figures[method].num_tokens) / seconds,
                 figures["off"].best_seconds / seconds, drafted == 0 ? 0.0 : accepted / drafted,
                 chains == 0 ? 0.0 : 1.0 + accepted / chains);
   }
 }
 
-int Run(const std::string& directory, int num_rounds, std::vector<std::string> methods,
-        bool adapts_length) {
+int Run(const std::string& directory, const std::string& editor, int num_rounds,
+        std::vector<std::string> methods, bool adapts_length) {
   const auto tokenizer = tokenizer::Tokenizer::Load(directory);
   if (!tokenizer.ok()) {
     std::fprintf(stderr, "%s\n", tokenizer.status().message().c_str());
@@ -247,7 +287,7 @@ int Run(const std::string& directory, int num_rounds, std::vector<std::string> m
   }
   std::printf("task,drafter,tokens a second,speed-up,acceptance,tokens a verified step\n");
   methods.insert(methods.begin(), "off");
-  for (const Task& task : Tasks())
+  for (const Task& task : editor.empty() ? Tasks() : EditTasks(ReadEditor(directory, editor)))
     Measure(directory, **tokenizer, task, num_rounds, methods, adapts_length);
   return 0;
 }
@@ -259,9 +299,14 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   const bool is_whole = !arguments.empty() && arguments[0] == "--whole";
   if (is_whole) arguments.erase(arguments.begin());
+  std::string editor;
+  if (arguments.size() > 1 && arguments[0] == "--editor") {
+    editor = arguments[1];
+    arguments.erase(arguments.begin(), arguments.begin() + 2);
+  }
   std::vector<std::string> methods = {"ngram", "suffix"};
   if (arguments.size() > 2) methods.assign(arguments.begin() + 2, arguments.end());
-  return nereid::bench::Run(arguments.empty() ? "demo/model" : arguments[0],
+  return nereid::bench::Run(arguments.empty() ? "demo/model" : arguments[0], editor,
                             arguments.size() > 1 ? std::atoi(arguments[1].c_str()) : 15,
                             std::move(methods), !is_whole);
 }

@@ -13,7 +13,8 @@ from serve_process import Serving, run
 from tritonclient.utils import InferenceServerException
 from waiting import wait_for
 
-DEMO = pathlib.Path(__file__).resolve().parents[2] / "demo" / "model"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DEMO = ROOT / "demo" / "model"
 LAYERS, HIDDEN, Q, KV, INNER, RANK = 7, 384, 384, 128, 960, 4
 # Name in PEFT's files, number of TensorRT-LLM, outputs, inputs.
 MODULES = [("self_attn.q_proj", 1, Q, HIDDEN), ("self_attn.v_proj", 3, KV, HIDDEN), ("self_attn.o_proj", 4, HIDDEN, Q), ("mlp.gate_proj", 5, INNER, HIDDEN),
@@ -213,3 +214,20 @@ def check_changes(url, folder, plain, style, fields):
         post(f"{url}/v2/models/demo/generate", **command)
     assert caught.value.code == 400
     assert names() == ["demo"] and change(url, "load", lora_name="style", lora_path=f"{folder}/style") and text("style") == style
+
+
+def test_the_editor_of_the_demo_model_edits_as_with_peft(dist, tmp_path):
+    """demo/editor, with and without draft tokens; PEFT computed the expected texts (tools/demo_model/make_golden.py)."""
+    edits = json.loads((ROOT / "tests/data/demo_editor_golden.json").read_text())["prompts"]
+    for speculation in ("off", "auto"):
+        (folder := tmp_path / speculation).mkdir()
+        serving = Serving(dist, folder, "demo", "--engine=cpu", "--lora", f"editor={ROOT / 'demo/editor'}", "--speculate", speculation)
+        try:
+            for edit in edits:
+                body = {"model": "editor", "prompt": edit["text"], "max_tokens": 256, "temperature": 0}
+                request = urllib.request.Request(f"{serving.url}/v1/completions", data=json.dumps(body).encode(), headers={"Content-Type": "application/json"})
+                with urllib.request.urlopen(request, timeout=60) as reply:
+                    choice = json.load(reply)["choices"][0]
+                assert (choice["text"], choice["finish_reason"]) == (edit["greedy_text"], "stop")
+        finally:
+            serving.stop()
