@@ -15,16 +15,6 @@ constexpr size_t kMaxUnreadBytes = 16 << 20;
 // model does after this call. So the called model goes on then.
 constexpr std::chrono::seconds kMaxStall{30};
 
-size_t OutputBytes(const InferResponse& response) {
-  const Result<uint32_t> count = response.OutputCount();
-  size_t bytes = 0;
-  for (uint32_t i = 0; count.ok() && i < *count; ++i) {
-    const Result<OutputView> output = response.Output(i);
-    if (output.ok()) bytes += output->size_bytes;
-  }
-  return bytes;
-}
-
 Status WriteParameters(const InferResponse& response, MarshalWriter& writer) {
   NEREID_ASSIGN_OR_RETURN(const uint32_t count, response.ParameterCount());
   writer.Tuple(count);
@@ -91,7 +81,7 @@ void InferCall::PostError(const Status& error, bool is_final) {
 }
 
 void InferCall::OnResponse(InferResponse response, bool is_final) noexcept {
-  if (!is_final) CountUnread(OutputBytes(response));
+  if (!is_final) CountUnread(response.OutputBytes());
   const Status status =
       CatchAll("call", [&] { return ForwardResponse(std::move(response), is_final); });
   if (!status.ok()) LogError(StrCat("call of a model: ", status.message()));

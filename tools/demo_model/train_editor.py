@@ -38,7 +38,7 @@ FOUND = re.compile(r"\b(" + "|".join(NOUNS) + r")\b", re.IGNORECASE)
 
 
 def passages(text):
-    """Yields runs of whole paragraphs of 150 to 1,200 characters, each with its document's text around it left out."""
+    """Yields passages of one or more whole paragraphs of a document, of 150 to 1,200 characters."""
     for document in text.split("<|endoftext|>"):
         taken, wanted = [], random.randint(150, 1000)
         for paragraph in document.strip().split("\n\n"):
@@ -65,7 +65,7 @@ def example(passage):
 
 
 def make_rows(text, count, tokenizer, device):
-    """Rows of tokens [rows, ROW + 1], which hold `count` examples one behind the other, and the same with -100 in place of what is not an answer's."""
+    """Rows of tokens [rows, ROW + 1], which hold up to `count` examples one behind the other, and the same with -100 in place of what is not an answer's."""
     found, examples = list(passages(text)), []
     while len(examples) < count:
         random.shuffle(found)

@@ -76,6 +76,17 @@ class InferResponse {
     return view;
   }
 
+  /// Bytes of all outputs together; outputs that cannot be read count as empty.
+  size_t OutputBytes() const {
+    const Result<uint32_t> count = OutputCount();
+    size_t bytes = 0;
+    for (uint32_t i = 0; count.ok() && i < *count; ++i) {
+      const Result<OutputView> output = Output(i);
+      if (output.ok()) bytes += output->size_bytes;
+    }
+    return bytes;
+  }
+
   Result<uint32_t> ParameterCount() const {
     uint32_t count = 0;
     NEREID_RETURN_IF_ERROR(

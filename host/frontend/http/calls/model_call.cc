@@ -11,16 +11,6 @@ namespace {
 
 constexpr size_t kEventBytes = 256;  // estimated memory of a response besides its outputs
 
-size_t OutputBytes(const InferResponse& response) {
-  const Result<uint32_t> count = response.OutputCount();
-  size_t bytes = 0;
-  for (uint32_t i = 0; count.ok() && i < *count; ++i) {
-    const Result<OutputView> output = response.Output(i);
-    if (output.ok()) bytes += output->size_bytes;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 ModelCall::ModelCall(KServeContext& context, HttpConnection& connection, RequestBody&& body,
@@ -70,7 +60,7 @@ void ModelCall::OnResponse(InferResponse response, bool is_final) noexcept {
   net::EventLoop& loop = loop_;
   if (!response.empty()) RecordTraceEvent(trace_, "INFER_RESPONSE_COMPLETE");
   if (!is_final && drops_responses_.load(std::memory_order_relaxed)) return;
-  const size_t size_bytes = is_final ? 0 : kEventBytes + OutputBytes(response);
+  const size_t size_bytes = is_final ? 0 : kEventBytes + response.OutputBytes();
   bool must_post;
   {
     const std::lock_guard lock(events_mutex_);
