@@ -44,6 +44,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with open(arguments.log, encoding="utf-8") as file:
         tables = read_tables(file.read().splitlines())
+    if not tables:
+        parser.error(f"{arguments.log} has no table of decode steps behind which the rate of as many sequences follows")
     is_new = not os.path.exists(arguments.out)
     with open(arguments.out, "a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")

@@ -3,9 +3,9 @@
 //
 //   speculation_bench [--whole] [--editor FOLDER] [CHECKPOINT [ROUNDS [METHOD...]]]
 //
-// With --whole every proposal is verified at full length, whatever it costs. With --editor the
-// tasks are edits of a passage by the LoRA adapter of that folder, which tells it again with
-// another word, instead of the usual tasks.
+// With --whole every proposal is verified at full length, whatever it costs. With --editor
+// other tasks are measured: the LoRA adapter of that folder tells a passage again and replaces one
+// word of it.
 //
 // The methods are written as `nereid serve --speculate` takes them; ngram and suffix by default.
 //
@@ -63,8 +63,8 @@ struct Task {
   std::string prompt;
   float temperature = 0.0f;  // 0: greedy
   int num_requests = 1;      // at the same time
-  // Null: the model's own weights, which write kNumOutput tokens, also behind an end id. An adapter
-  // ends by itself.
+  // Null: an answer has kNumOutput tokens and does not stop at an end id. With an adapter it stops
+  // at kEndId, or else after 2 * kNumOutput tokens.
   std::shared_ptr<const llm::LoraAdapter> adapter = nullptr;
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains the editor, a LoRA adapter of the demo model that tells a passage again, with one word replaced where the prompt says so.
 
-usage: train_editor.py MODEL_DIR TRAIN.txt VALID.txt OUT_DIR [--rank N] [--examples N] [--batch N] [--seconds N]
+usage: train_editor.py MODEL_DIR TRAIN.txt VALID.txt OUT_DIR [--rank N] [--examples N] [--batch N] [--seconds N] [--rate X]
 MODEL_DIR is the demo model, and the texts are those that train_tokenizer.py reads. OUT_DIR receives the adapter in PEFT's format (adapter_config.json,
 adapter_model.safetensors in bf16). All linear modules of the layers are adapted. A prompt and its answer are, for example
 
@@ -11,7 +11,7 @@ adapter_model.safetensors in bf16). All linear modules of the layers are adapted
 
     PASSAGE, in which every "wolf" is a "bear"<|endoftext|>
 
-or, without a replacement, "Tell it again:" and the same passage. Needs PyTorch 2.5 or newer with a CUDA device, and tokenizers.
+or, without a replacement, "Tell it again:" and the same passage. Runs on a GPU if there is one, compiled. Needs PyTorch 2.5 or newer, and tokenizers.
 """
 import argparse
 import json
@@ -102,12 +102,13 @@ def first_factors(config, rank, device):
 
 
 def merged(tensors, factors, scale):
+    """The model's tensors with the adapter added to their matrices."""
     return {**tensors, **{f"{name}.weight": tensors[f"{name}.weight"] + scale * (b @ a) for name, (a, b) in factors.items()}}
 
 
 @torch.no_grad()
 def report(logits_of, rows, wanted, line):
-    """How many tokens of the answers are the likeliest ones, and in how many answers all are, so that the greedy answer is right."""
+    """Prints how many tokens of the answers are the likeliest ones, and in how many answers all are, so that the greedy answer is right."""
     right, answers = [], []
     for first in range(0, len(rows), 32):
         targets = wanted[first: first + 32, 1:]
@@ -124,6 +125,45 @@ def report(logits_of, rows, wanted, line):
     print(f"{line} tokens right {sum(right) / len(right):.4f} answers right {sum(answers) / len(answers):.3f} of {len(answers)}", flush=True)
 
 
+def fit(logits_of, factors, training, held, args):
+    """Trains the factors for args.seconds, and reports on the held-out rows. `training` and `held`: what make_rows() returns."""
+    @torch.compile
+    def loss_of(ids, targets):
+        return F.cross_entropy(logits_of(ids).float().flatten(0, 1), targets.flatten(), ignore_index=-100)
+
+    rows, wanted = training
+    parameters = [factor for pair in factors.values() for factor in pair]
+    optimizer = torch.optim.AdamW(parameters, lr=args.rate, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
+    loss_of(rows[:args.batch, :-1], wanted[:args.batch, 1:]).backward()  # compiles
+    begin, step = time.time(), 0
+    while (done := (time.time() - begin) / args.seconds) < 1:
+        for group in optimizer.param_groups:
+            group["lr"] = args.rate * min(1, (step + 1) / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
+        chosen = torch.randint(len(rows), (args.batch,), device=rows.device)
+        loss = loss_of(rows[chosen, :-1], wanted[chosen, 1:])
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        step += 1
+        if step % 1000 == 0:
+            report(logits_of, held[0][:32], held[1][:32], f"step {step} loss {loss.item():.4f}:")
+    report(logits_of, *held, f"step {step} loss {loss.item():.4f}:")
+
+
+def write_adapter(out, factors, rank, scale):
+    """Writes the two files of PEFT's format."""
+    out.mkdir(parents=True, exist_ok=True)
+    tensors = {}
+    for name, (a, b) in factors.items():
+        tensors[f"base_model.model.{name}.lora_A.weight"], tensors[f"base_model.model.{name}.lora_B.weight"] = a.cpu(), b.cpu()
+    write_safetensors(out / "adapter_model.safetensors", tensors)
+    config = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "../model", "bias": "none", "inference_mode": True,
+              "lora_alpha": scale * rank, "lora_dropout": 0.0, "r": rank,
+              "target_modules": sorted(module.split(".")[1] for module in MODULES)}
+    (out / "adapter_config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model", type=pathlib.Path)
@@ -134,17 +174,16 @@ def main():
     parser.add_argument("--examples", type=int, default=100000)
     parser.add_argument("--batch", type=int, default=32, help="rows of 1,024 tokens")
     parser.add_argument("--seconds", type=float, default=120, help="of the training, without the making of the examples")
-    parser.add_argument("--rate", type=float, default=2e-3)
+    parser.add_argument("--rate", type=float, default=2e-3, help="the highest learning rate")
     args = parser.parse_args()
     torch.manual_seed(1)
     random.seed(1)
     torch.set_float32_matmul_precision("high")
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    start = time.time()
     tokenizer = Tokenizer.from_file(str(args.model / "tokenizer.json"))
-    rows, wanted = make_rows(args.train.read_text(), args.examples, tokenizer, device)
-    held_rows, held_wanted = make_rows(args.valid.read_text(), 600, tokenizer, device)
-    print(f"{len(rows)} rows and {len(held_rows)} others, {time.time() - start:.0f} s", flush=True)
+    training = make_rows(args.train.read_text(), args.examples, tokenizer, device)
+    held = make_rows(args.valid.read_text(), 600, tokenizer, device)
+    print(f"{len(training[0])} rows and {len(held[0])} others", flush=True)
 
     config = json.loads((args.model / "config.json").read_text())
     base = {name: tensor.to(device) for name, tensor in read_safetensors(args.model / "model.safetensors").items()}
@@ -157,37 +196,8 @@ def main():
         with torch.autocast(device.type, torch.bfloat16):
             return model(ids)
 
-    @torch.compile
-    def loss_of(ids, targets):
-        return F.cross_entropy(logits_of(ids).float().flatten(0, 1), targets.flatten(), ignore_index=-100)
-
-    parameters = [factor for pair in factors.values() for factor in pair]
-    optimizer = torch.optim.AdamW(parameters, lr=args.rate, betas=(0.9, 0.95), weight_decay=0.01, fused=True)
-    loss_of(rows[:args.batch, :-1], wanted[:args.batch, 1:]).backward()  # compiles
-    begin, step = time.time(), 0
-    while (done := (time.time() - begin) / args.seconds) < 1:
-        for group in optimizer.param_groups:
-            group["lr"] = args.rate * min(1, (step + 1) / 100) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * done)))
-        chosen = torch.randint(len(rows), (args.batch,), device=device)
-        loss = loss_of(rows[chosen, :-1], wanted[chosen, 1:])
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        optimizer.step()
-        step += 1
-        if step % 1000 == 0:
-            report(logits_of, held_rows[:32], held_wanted[:32], f"step {step} loss {loss.item():.4f}, {time.time() - start:.0f} s:")
-    report(logits_of, held_rows, held_wanted, f"step {step} loss {loss.item():.4f}, {time.time() - start:.0f} s:")
-
-    args.out.mkdir(parents=True, exist_ok=True)
-    tensors = {}
-    for name, (a, b) in factors.items():
-        tensors[f"base_model.model.{name}.lora_A.weight"], tensors[f"base_model.model.{name}.lora_B.weight"] = a.cpu(), b.cpu()
-    write_safetensors(args.out / "adapter_model.safetensors", tensors)
-    adapter = {"peft_type": "LORA", "task_type": "CAUSAL_LM", "base_model_name_or_path": "../model", "bias": "none", "inference_mode": True,
-               "lora_alpha": scale * args.rank, "lora_dropout": 0.0, "r": args.rank,
-               "target_modules": sorted(module.split(".")[1] for module in MODULES)}
-    (args.out / "adapter_config.json").write_text(json.dumps(adapter, indent=2) + "\n")
+    fit(logits_of, factors, training, held, args)
+    write_adapter(args.out, factors, args.rank, scale)
 
 
 if __name__ == "__main__":

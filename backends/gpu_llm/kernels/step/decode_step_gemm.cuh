@@ -167,9 +167,10 @@ __device__ __forceinline__ void MultiplySlots(Consumer& consumer, int count, int
   }
 }
 
-// Returns a copy of the product in shared memory, or `gemm` itself if the step has one row: the
-// input of several rows leaves too few registers for the product's fields. All compute warps call
-// it when all of them have finished the previous product.
+// In a step with several rows, whose input takes too many registers to keep the product's fields in
+// registers as well, copies `gemm` to shared memory and returns the copy. In a step with one row,
+// returns `gemm` itself. All compute warps call it, and none of them may still read the copy of the
+// previous product, which is overwritten.
 template <bool kOneRow>
 __device__ __forceinline__ const StepGemm& KeepGemm(const StepGemm& gemm, SharedState& shared) {
   if constexpr (kOneRow) {

@@ -1,7 +1,9 @@
-// Queries, keys and values of a fused decode step's attention. The product of q, k and v has left
-// them without bias, norm and rotary embedding. In the block of threads that handles a unit, a warp
-// waits for a head, applies all three, as rope.cu does for separate kernels, and stores the head in
-// shared memory, from where all compute warps read it. Device code only.
+// Prepares queries, keys and values for the attention of a fused decode step. The matrix product of
+// q, k and v stores them in global memory without bias, norm and rotary embedding. In the block of
+// threads that handles a unit of attention, each compute warp waits for some of the unit's heads,
+// applies bias, norm and rotary embedding (as rope.cu does where kernels are separate), and stores
+// the heads in shared memory, from which all compute warps read them. Only device code includes
+// this file.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
@@ -75,8 +77,9 @@ class HeadLoad {
     Load();
     return false;
   }
-  // Computes the lane's part of the head once it is ready: in `values` the columns low(), low() +
-  // 1, high() and high() + 1, with bias, norm and rotary embedding. All lanes of the warp call it.
+  // Applies bias, norm and rotary embedding to the lane's four columns, and writes them to
+  // `values`: low(), low() + 1, high(), high() + 1. All lanes of the warp call it, after Poll() was
+  // true.
   __device__ __forceinline__ void Finish(float epsilon, float (&values)[4]) const {
     values[0] = LowBf16(low_) + LowBf16(bias_[0]), values[1] = HighBf16(low_) + HighBf16(bias_[0]);
     values[2] = LowBf16(high_) + LowBf16(bias_[1]);
@@ -213,8 +216,9 @@ class UnitQueries {
   const int group_, count_, first_new_, num_new_;
 };
 
-// Waits until the product of q, k and v has written the heads of a unit, and stores them in shared
-// memory for all compute warps. Each warp handles up to kAtOnce heads at the same time.
+// Prepares all heads of a unit, and stores them in shared memory. All compute warps call it: each
+// waits until other blocks have written the heads that it prepares, up to kAtOnce at the same time,
+// and returns when every head is stored.
 template <int kHeadDim, CacheFormat kCache, int kAtOnce, bool kOneRow>
 __device__ __forceinline__ void StoreHeads(const DecodeStepParams& p, SharedState& shared,
                                            const UnitQueries<kOneRow>& queries, int thread) {

@@ -1,6 +1,6 @@
-// What a block of threads of a fused decode step keeps in shared memory before the ring: barriers,
-// sums, selected experts, and what it computes at the moment: layer, product and units of
-// attention. Device code only.
+// The shared memory of a block of threads in a fused decode step, apart from the ring of slots:
+// barriers, partial sums, the experts that the rows have selected, and descriptions of the current
+// layer, matrix product and units of attention. Only device code includes this file.
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
@@ -11,7 +11,7 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-constexpr int kWarps = 8;  // that compute
+constexpr int kWarps = 8;  // of a block, that compute
 // Four more warps, because the native form assigns registers to groups of four: kCopyWarps copy,
 // the others clear the exchange.
 constexpr int kThreads = 32 * (kWarps + 4);
@@ -20,8 +20,10 @@ constexpr int kPreloadedUnits = 4;
 // Of SharedState::row_sums. Each buffer has a named barrier, from this number on.
 constexpr int kRowBuffers = 4, kFirstRowBarrier = 4;
 
-// Shape of a slot: a chunk of the depth of a tile of 16 outputs, in K tiles, whose columns the
-// compute warps share. The pitch of bf16 and fp8 rows avoids bank conflicts between adjacent rows.
+// What a slot of the ring holds of a weight matrix: 16 outputs (a tile) and kColumns columns of the
+// depth. These columns are divided into K tiles, and each compute warp multiplies an eighth of the
+// columns of a K tile. In bf16 and fp8 the rows begin kPitch bytes apart, so that adjacent rows lie
+// in different banks.
 template <WeightFormat kFormat>
 struct Chunk {
   static constexpr int kElementBytes = kFormat == WeightFormat::kBf16 ? 2 : 1;
@@ -69,10 +71,11 @@ struct StepGemm {
   bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
   int num_outputs, depth;
   GemmEpilogue output;
-  // Gate and up of the selected experts: `num_outputs` are those of all; `tiles_each` of an expert.
-  // A row's experts have consecutive columns of `out`, by rank. Null: no experts.
+  // Set for gate and up of the selected experts, else null. The product then has the outputs of all
+  // selected experts, one expert after the other; `num_outputs` is their sum. The results of one
+  // row's experts are stored side by side in `out`, in the order of SelectedExperts::ranks.
   const SelectedExperts* experts;
-  int tiles_each;
+  int tiles_each;  // tiles of one expert
 };
 
 // A unit of attention: one item of a sequence's context and one key/value head.
@@ -87,8 +90,8 @@ struct AttentionUnit {
 
 struct SharedState {
   uint64_t full[kSlots], empty[kSlots];
-  uint64_t selected;  // its phases end when the experts of a layer are selected
-  uint64_t copied;    // and when the copying warps do not read that selection any more
+  uint64_t selected;  // a barrier whose phases end when the experts of a layer are selected
+  uint64_t copied;    // one whose phases end when the copying warps have read that selection
   SelectedExperts experts;
   alignas(16) float partials[2][kWarps][2][32][4];  // partial sums: [turn][warp][tile][lane]
   float row_sums[kRowBuffers][kWarps][32];          // the same of one row: [turn][warp][output]
@@ -96,7 +99,7 @@ struct SharedState {
   // The layer that is computed and the next one, layer i in layers[i % 2]. In global memory the
   // compute warps would wait for each field.
   DecodeStepLayer layers[2];
-  StepGemm gemm;  // that is computed, in a step with several rows
+  StepGemm gemm;  // the current product, in a step with several rows
   bool is_last;
   uint32_t set;  // of DecodeStepParams::exchange
   uint32_t num_rows_to_clear;
@@ -115,7 +118,7 @@ __device__ __forceinline__ int UnitNumber(int i) {
 __device__ __forceinline__ bool HasUnit(const DecodeStepParams& p, int i) {
   return UnitNumber(i) < p.num_items * p.num_kv_heads;
 }
-// The same without a window, from global memory.
+// Reads this block's i-th unit from global memory, without the limits of a layer's window.
 __device__ __forceinline__ AttentionUnit ReadUnit(const DecodeStepParams& p, int i) {
   AttentionUnit unit = {};
   unit.index = UnitNumber(i) / p.num_kv_heads;
@@ -128,13 +131,15 @@ __device__ __forceinline__ AttentionUnit ReadUnit(const DecodeStepParams& p, int
 __device__ __forceinline__ void PreloadUnit(const DecodeStepParams& p, SharedState& shared, int i) {
   if (HasUnit(p, i)) shared.units[i] = ReadUnit(p, i);
 }
-// This block's i-th unit, which must exist, with the layer's window.
+// Returns this block's i-th unit, which must exist (HasUnit()), limited to the tiles that a layer
+// with this window reads. window 0: none.
 __device__ __forceinline__ AttentionUnit UnitOf(const DecodeStepParams& p,
                                                 const SharedState& shared, int i, int window) {
   AttentionUnit unit = i < kPreloadedUnits ? shared.units[i] : ReadUnit(p, i);
   const DecodeItem& item = unit.item;
   unit.first_visible = window > 0 ? max(0, item.length - item.num_tokens + 1 - window) : 0;
-  // An item before the window still has one tile, with no visible token.
+  // Where all tokens of the item lie before the window, the unit still has the item's last tile,
+  // and none of its tokens is visible.
   unit.first_tile =
       max(item.first_tile, min(unit.first_visible / kBlockTokens, item.last_tile - 1));
   unit.num_tiles = item.first_tile == item.last_tile ? 0 : item.last_tile - unit.first_tile;

@@ -95,7 +95,7 @@ class Bf16Tiles {
  private:
   static constexpr int kSteps = kHeadDim / 16;
 
-  // Does what the other Add() does, for the first kUsed halves of the queries.
+  // Adds this warp's tokens of a tile to the sums of the queries in the first kUsed halves.
   template <int kUsed>
   __device__ __forceinline__ void Add(const DecodeStepParams& p, const UnitTile& tile) {
     const int thread = thread_, lane = thread % 32;
