@@ -64,6 +64,11 @@ constexpr ProductCondition kHasATileABlock = [](const Product& p) {
 constexpr ProductCondition kHasShortInput = [](const Product& p) {
   return p.num_rows == 1 || int64_t{p.num_rows} * p.weights.depth < 28672;
 };
+// The widest product of a layer gains more from the split-K GEMM than the norm kernel before it
+// costs.
+constexpr ProductCondition kGatesForManyRows = [](const Product& p) {
+  return kGates(p) && p.num_rows > 8;
+};
 constexpr ProductCondition kGatesOrIsDeep = [](const Product& p) {
   return kGates(p) || p.weights.depth >= 2 * p.weights.num_outputs;
 };
@@ -87,12 +92,13 @@ constexpr ProductRule kProductRules[] = {
     {kNative, kFast, kBf16, ProductKernel::kStreamGemm, 8, kIsWide},
     {kNative, kFast, kBf16, ProductKernel::kSplitGemm, 128, kGatesAndIsNotWide},
     {kNative, kFast, kBf16, ProductKernel::kSplitGemm, 64, kIsNotWide},
+    {kNative, kFast, kInt4, ProductKernel::kSplitGemm, 256, kGatesForManyRows},
     {kNative, kFast, kInt4, ProductKernel::kStreamGemm, 16, kAlways},
     {kNative, kFast, kInt4, ProductKernel::kSplitGemm, 256, kAlways},
     {kNative, kFast, kFp8, ProductKernel::kStreamGemm, 32, kAlways},
     {kNative, kFast, kFp8Rows, ProductKernel::kStreamGemm, 8, kAlways},
     {kNative, kFast, kFp8Rows, ProductKernel::kFp8SplitGemm, 256, kGatesOrIsDeep},
-    {kNative, kFast, kFp8Rows, ProductKernel::kFp8SplitGemm, 64, kAlways},
+    {kNative, kFast, kFp8Rows, ProductKernel::kFp8SplitGemm, 128, kAlways},
     // The portable split-K GEMM needs a separate norm kernel, which only the product with a gate,
     // the largest one, pays for.
     {kPortable, kFast, kBf16, ProductKernel::kStreamGemm, 2, kGates},

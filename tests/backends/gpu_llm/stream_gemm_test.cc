@@ -347,12 +347,14 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
        {1, 3, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257}) {
     const std::span<const float> expected =
         std::span(product).first(static_cast<size_t>(rows) * outputs);
+    int groups = 0;
     const auto run = [&](GemmEpilogue output, int split, const DeviceMemory& out,
                          const llm::Activation* activation = nullptr) {
       SplitGemmParams params = {matrix_, in.data(), factors.as<float>(), out.data(), rows, output,
                                 split,   scratch()};
       if (activation != nullptr)
         params.bias = device_bias_.as<__nv_bfloat16>(), params.activation = *activation;
+      params.groups = groups;
       ASSERT_EQ(SplitGemm(params, nullptr), cudaSuccess);
       ASSERT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     };
@@ -363,11 +365,19 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
       EXPECT_LT(RelativeError(first, expected), tolerance) << rows << " rows, split " << split;
       run(GemmEpilogue::kFloat, split, out);
       EXPECT_EQ(first, ToHost<float>(out, expected.size())) << "not the same twice";
+      // Every number of groups occurs with every number of slices, over the numbers of rows.
+      groups = 1 + (split + rows) % kMaxSplitGroups;
+      const DeviceMemory grouped = ToDevice(std::vector<float>(expected.size(), NAN));
+      run(GemmEpilogue::kFloat, split, grouped);
+      EXPECT_LT(RelativeError(ToHost<float>(grouped, expected.size()), expected), tolerance)
+          << rows << " rows, split " << split << ", " << groups << " groups";
+      groups = 0;
     }
     // Ends are compared with the same ends of the kernel's own sums, which are checked above: the
     // error of fp8 sums would be twice as large in the product of two.
     const std::vector<uint16_t> before(expected.size(), Bf16Bits(3.0f));
     for (const int split : {1, 3, last_split}) {
+      groups = rows % 2 == 0 ? 0 : 1 + (split + rows / 2) % kMaxSplitGroups;
       const DeviceMemory floats = ToDevice(std::vector<float>(expected.size(), NAN));
       run(GemmEpilogue::kFloat, split, floats);
       const std::vector<float> sums = ToHost<float>(floats, expected.size());

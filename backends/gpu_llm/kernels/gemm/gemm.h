@@ -48,6 +48,7 @@ void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t
 // split over several blocks, in the native form those of a cluster, so that a narrow matrix also
 // occupies all multiprocessors. Int4 weights are unpacked to bf16 in registers.
 inline constexpr int kMaxSplit = 8;
+inline constexpr int kMaxSplitGroups = 4;
 inline constexpr int kEqualShares = kMaxSplit + 1;  // SplitGemmParams::split of the native form
 
 struct SplitGemmParams {
@@ -64,6 +65,9 @@ struct SplitGemmParams {
   SplitScratch scratch = {};
   const __nv_bfloat16* bias = nullptr;  // as for StreamGemm()
   llm::Activation activation = llm::Activation::kSilu;
+  // Of the native form with slices: how many groups of 64 outputs a block of threads computes, at
+  // most kMaxSplitGroups; 0: the fastest.
+  int groups = 0;
 };
 
 inline namespace NEREID_KERNEL_FORM {

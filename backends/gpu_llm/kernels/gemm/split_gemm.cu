@@ -18,9 +18,11 @@ namespace {
 
 using namespace split_gemm;
 
-// Estimates in clock cycles: a block's start and end, and the exchange of partial sums between
-// blocks.
-constexpr int kBlockCycles = 5000, kExchangeCycles = 2500;
+static_assert(kMaxSplitGroups == kGroups);
+
+// Estimated nanoseconds of the exchange of partial sums: of any, and for each block that sends
+// some.
+constexpr int kExchange = 400, kExchangeBlock = 100;
 // Equal shares are used where a tile is divided among at most so many blocks. One block adds the
 // partial sums of all of them, so that slices are faster where there are more.
 constexpr int kMaxPieces = 32;
@@ -91,17 +93,34 @@ std::array<int, kMaxSplit + 1> MaxActiveClusters(const KernelVariant& variant) {
   return counts;
 }
 
-int ChooseSplit(const KernelVariant& variant, int num_tiles, int num_steps) {
+// How the blocks of a launch divide a product: the slices of the depth, and the groups of outputs
+// of a block. Few groups leave fewer partial sums to exchange; many read the input less often.
+struct Division {
+  int split, groups;
+};
+
+// The division with the least estimated time, among those that the parameters leave open.
+Division ChooseDivision(const KernelVariant& variant, const SplitGemmParams& p) {
   const auto at_once = MaxActiveClusters(variant);
-  int best = 1;
-  int64_t best_cycles = INT64_MAX;
-  for (int split = 1; split <= std::min(kMaxSplit, num_steps); ++split) {
-    const int clusters = at_once[static_cast<size_t>(split)];
-    if (clusters == 0) continue;
-    const int64_t cycles = int64_t{Ceil(num_tiles, clusters)} *
-                           (int64_t{Ceil(num_steps, split)} * variant.step_cycles + kBlockCycles +
-                            (split > 1 ? kExchangeCycles : 0));
-    if (cycles < best_cycles) best = split, best_cycles = cycles;
+  const BlockTimes& times = variant.times;
+  const int row_tiles = Ceil(p.num_rows, variant.rows),
+            num_steps = Ceil(p.weights.depth, variant.step_columns);
+  const int fixed_split = p.split == kEqualShares ? 0 : std::min(p.split, num_steps);
+  Division best = {1, p.groups == 0 ? kGroups : p.groups};
+  int64_t least = INT64_MAX;
+  for (int groups = 1; groups <= kGroups; ++groups) {
+    if (p.groups != 0 && groups != p.groups) continue;
+    const int num_tiles = row_tiles * Ceil(p.weights.num_outputs, groups * kGroupOutputs);
+    for (int split = 1; split <= std::min(kMaxSplit, num_steps); ++split) {
+      const int clusters = at_once[static_cast<size_t>(split)];
+      if (clusters == 0 || (fixed_split != 0 && split != fixed_split)) continue;
+      const int64_t step = times.step + groups * times.group_step,
+                    ends = times.ends + groups * times.group_ends,
+                    exchange = split == 1 ? 0 : kExchange + (split - 1) * kExchangeBlock;
+      const int64_t time =
+          Ceil(num_tiles, clusters) * (Ceil(num_steps, split) * step + ends + exchange);
+      if (time < least) best = {split, groups}, least = time;
+    }
   }
   return best;
 }
@@ -117,7 +136,7 @@ cudaError_t EncodeMatrix(CUtensorMap& map, const void* matrix, int num_rows, int
 // Processors with equal shares of the product; 0: it is divided in slices.
 int SharesOf(const SplitGemmParams& p) {
   if (p.weights.format != WeightFormat::kBf16 || p.num_rows > kShareRows) return 0;
-  if (p.split != 0 && p.split != kEqualShares) return 0;
+  if ((p.split != 0 && p.split != kEqualShares) || p.groups != 0) return 0;
   int device = 0, processors = 0;
   if (cudaGetDevice(&device) != cudaSuccess ||
       cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device) != cudaSuccess) {
@@ -166,23 +185,23 @@ cudaError_t SplitGemm(const SplitGemmParams& given, cudaStream_t stream) {
       error != cudaSuccess) {
     return error;
   }
-  const int output_tiles = Ceil(weights.num_outputs, kOutputs),
-            row_tiles = Ceil(params.num_rows, variant.rows),
+  const int row_tiles = Ceil(params.num_rows, variant.rows),
             num_steps = Ceil(weights.depth, variant.step_columns);
-  if (params.split == 0 || params.split == kEqualShares)
-    params.split = ChooseSplit(variant, output_tiles * row_tiles, num_steps);
+  const Division division = ChooseDivision(variant, params);
   TensorMaps maps = {};
-  maps.slice_steps = num_steps / params.split;
-  maps.num_longer_slices = num_steps % params.split;
+  maps.slice_steps = num_steps / division.split;
+  maps.num_longer_slices = num_steps % division.split;
+  maps.groups = division.groups;
   const int in_bytes = weights.format == WeightFormat::kFp8 ? 1 : 2;
   cudaError_t error =
       EncodeMatrix(maps.in, params.in, params.num_rows, weights.depth, in_bytes, variant.rows);
   if (error == cudaSuccess && weights.format != WeightFormat::kInt4) {
     error = EncodeMatrix(maps.weights, weights.data, weights.num_outputs, weights.depth, in_bytes,
-                         kOutputs);
+                         division.groups * kGroupOutputs);
   }
   if (error != cudaSuccess) return error;
-  const LaunchConfig launch(variant, output_tiles, row_tiles, params.split, stream);
+  const LaunchConfig launch(variant, Ceil(weights.num_outputs, division.groups * kGroupOutputs),
+                            row_tiles, division.split, stream);
   return cudaLaunchKernelEx(&launch.config, variant.kernel, maps, params);
 }
 

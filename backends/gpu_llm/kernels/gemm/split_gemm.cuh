@@ -1,13 +1,13 @@
-// The split-K GEMM kernel. A block of threads has 256 outputs and kRows rows of the input: four
-// warp groups with 64 outputs each, which are the rows of wgmma's operand a. One thread of a fifth
+// The split-K GEMM kernel. A block of threads has up to 256 outputs and kRows rows of the input:
+// one to four warp groups with 64 outputs each, which are the rows of wgmma's operand a. A fifth
 // group copies the input to shared memory as operand b. Each block of a cluster handles a slice of
 // the depth (split-K). At the end each block adds the partial sums of some of the tile's rows,
 // which the other blocks send to its shared memory.
 //
-// Share of an H200's memory bandwidth (4.65 TB/s) with 32 rows: gate and up of an 8B model 83 % in
-// bf16, 82 % in fp8, 41 % in int4. Share of the tensor cores' rate (790 and 1,580 TFLOP/s) with 256
-// rows: 71 % in fp8, 79 % in int4; narrow matrices reach 60 to 80 % of these values. About 5 us a
-// launch do not depend on the size. Device code only.
+// Share of an H200's memory bandwidth (4.65 TB/s) with 32 rows: gate and up of an 8B model 82 % in
+// bf16, 80 % in fp8, 45 % in int4. Share of the tensor cores' rate (790 and 1,580 TFLOP/s) with 256
+// rows: 65 % in fp8, 77 % in int4. Narrow matrices reach 63 to 99 % of these values. Device code
+// only.
 #pragma once
 
 #include <cuda.h>
@@ -32,6 +32,14 @@ constexpr int64_t kMaxShareProduct = int64_t{1} << 31;
 struct TensorMaps {
   CUtensorMap in, weights;
   int slice_steps = 0, num_longer_slices = 0;
+  int groups = 0;  // of kGroupOutputs outputs each, which a block computes; at most kGroups
+};
+
+// Estimated nanoseconds of a block of threads on an H200: of a step of the depth, and of what comes
+// before and after the steps. Each has a part that does not depend on the block's outputs, and one
+// for each group of them.
+struct BlockTimes {
+  int step, group_step, ends, group_ends;
 };
 
 // A compiled kernel, for one weight format and number of rows of a block.
@@ -40,7 +48,7 @@ struct KernelVariant {
   int rows, threads;
   int step_columns;  // of the depth; slices are multiples of it
   int shared_bytes;
-  int step_cycles;  // estimate, in clock cycles
+  BlockTimes times;
 };
 
 // The variant of a tile's rows. `finishes`: with biases and activations.
@@ -51,7 +59,8 @@ KernelVariant Bf16Variant(int tile_rows, bool finishes);
 // clusters.
 KernelVariant Bf16SharesVariant();
 
-constexpr int kGroups = kOutputs / 64, kWarps = 4 * kGroups;
+constexpr int kGroupOutputs = 64;
+constexpr int kGroups = kOutputs / kGroupOutputs, kWarps = 4 * kGroups;
 constexpr int kConsumers = 128 * kGroups, kThreads = kConsumers + 128;
 
 __device__ __forceinline__ void StoreShared(uint32_t to, float4 value) {
@@ -68,8 +77,8 @@ __device__ __forceinline__ float4 LoadShared(uint32_t from) {
   return value;
 }
 
-__device__ __forceinline__ void ConsumersSync() {
-  asm volatile("bar.sync 1, %0;" ::"n"(kConsumers) : "memory");
+__device__ __forceinline__ void ConsumersSync(int num_consumers) {
+  asm volatile("bar.sync 1, %0;" ::"r"(num_consumers) : "memory");
 }
 
 // A block's slice of the depth, in steps.
@@ -259,11 +268,12 @@ constexpr int MaxExchangeBytes() {
 // adds them in the order of the depth, and stores them. A block whose depth is not split does the
 // same with its own sums: a loop over shared memory is much shorter than one that is unrolled for
 // registers, and instructions that run once must first be loaded. `received`: a barrier that is
-// initialized with one arrival.
+// initialized with one arrival. Called by the block's `num_consumers` consumers.
 template <int kRows, typename End>
 __device__ __forceinline__ void StoreTile(const Epilogue<End>& to, const DepthSlice& slice,
                                           uint32_t exchange, uint64_t* received, int num_columns,
-                                          bool has_tile, float (&sums)[kRows / 2]) {
+                                          int num_consumers, bool has_tile,
+                                          float (&sums)[kRows / 2]) {
   constexpr int kColumns = kRows / 8;  // of the sums, each for 8 input rows
   constexpr int kColumnBytes = kConsumers * 16;
   constexpr int kAhead = kColumns < 4 ? kColumns : 4;  // columns whose old values are loaded early
@@ -275,11 +285,12 @@ __device__ __forceinline__ void StoreTile(const Epilogue<End>& to, const DepthSl
   // All blocks have finished with the stages that the exchange memory reuses.
   if (is_split) {
     if (threadIdx.x == 0)
-      BarrierExpect(received, max(0, last_column - first_column) * slice.split * kColumnBytes);
+      BarrierExpect(received,
+                    max(0, last_column - first_column) * slice.split * num_consumers * 16);
     ClusterArriveRelaxed();
     ClusterWait();
   } else {
-    ConsumersSync();
+    ConsumersSync(num_consumers);
   }
   int owner = 0, in_owner = 0;
   uint32_t at = mine + first_column * kColumnBytes;
@@ -332,10 +343,10 @@ constexpr int kBound = Operand::kUnpacks || kRows > 64 ? kThreads : kThreads + 1
 // Operand: how the weights reach the tensor cores (split_gemm_int4.cu, split_gemm_shared.cu):
 //   kUnpacks, kBarriers, kStepColumns, kSharedBytes
 //   Operand(p, shared, barriers)
-//   Init(): initializes the barriers; called by all threads
+//   Init(maps): initializes the barriers; called by all threads
 //   Prefetch(maps, slice, first_output): what does not depend on the previous kernel; all threads
-//   Produce(maps, slice, first_output, first_row): called by the first thread of the last group
-//   Consume(slice, sums): called by the consumer groups
+//   Produce(maps, slice, first_output, first_row): called by the threads of the last group
+//   Consume(slice, sums): called by the consumer groups that have outputs
 // End: PlainEnd or FullEnd.
 template <typename Operand, int kRows, typename End>
 __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
@@ -350,18 +361,19 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
     if (p.weights.format != WeightFormat::kInt4) PrefetchMap(&maps.weights);
   }
   Operand operand(p, shared, barriers);
-  operand.Init();
+  operand.Init(maps);
   if (threadIdx.x == kConsumers) BarrierInit(&received, 1);
   BarrierInitFence();
   __syncthreads();
   const DepthSlice slice(maps);
-  const int first_output = static_cast<int>(blockIdx.z) * kOutputs,
+  const int first_output = static_cast<int>(blockIdx.z) * maps.groups * kGroupOutputs,
             first_row = static_cast<int>(blockIdx.y) * kRows;
   operand.Prefetch(maps, slice, first_output);
   WaitForPrevious();
-  if (threadIdx.x >= kConsumers) {
-    if constexpr (Operand::kUnpacks) ReleaseRegisters<24>();
-    if (threadIdx.x == kConsumers) operand.Produce(maps, slice, first_output, first_row);
+  const int num_consumers = 128 * maps.groups;
+  if (static_cast<int>(threadIdx.x) >= num_consumers) {
+    if constexpr (Operand::kUnpacks) ReleaseRegisters<32>();
+    operand.Produce(maps, slice, first_output, first_row);
     __syncwarp();
     if (slice.split > 1) {
       ClusterArriveRelaxed();
@@ -378,16 +390,16 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
     operand.Consume(slice, sums);
     WgmmaWait<0>();
     FenceAccumulators(sums);
-    if (is_fp8) ConsumersSync();  // all scales are loaded
+    if (is_fp8) ConsumersSync(num_consumers);  // all scales are loaded
     const WarpTile mine(p, first_output);
     const Epilogue<End> to(p, mine.tile, first_row, in_scales, end);
     const int num_columns = min(kRows, p.num_rows - first_row + 7) / 8;
-    StoreTile<kRows>(to, slice, shared, &received, num_columns, mine.exists, sums);
+    StoreTile<kRows>(to, slice, shared, &received, num_columns, num_consumers, mine.exists, sums);
   }
 }
 
 template <typename Operand, int kRows>
-KernelVariant MakeVariant(bool finishes, int step_cycles) {
+KernelVariant MakeVariant(bool finishes, const BlockTimes& times) {
   static_assert(MaxExchangeBytes<kRows>() <= Operand::kSharedBytes);
   return {finishes ? SplitGemmKernel<Operand, kRows, FullEnd>
                    : SplitGemmKernel<Operand, kRows, PlainEnd>,
@@ -395,7 +407,7 @@ KernelVariant MakeVariant(bool finishes, int step_cycles) {
           kThreads,
           Operand::kStepColumns,
           Operand::kSharedBytes + 1024,
-          step_cycles};
+          times};
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

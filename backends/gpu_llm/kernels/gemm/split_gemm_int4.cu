@@ -1,6 +1,6 @@
 // Int4 weights of split_gemm.cuh: operand a in registers. Each warp has its own ring for the blocks
-// of 16 outputs and 128 columns of its tile (weight_format.h). Copies fill the ring, starting
-// before the previous kernel has ended.
+// of 16 outputs and 128 columns of its tile (weight_format.h). A thread of the last group fills it,
+// from before the previous kernel has ended on: without that, the warps have registers enough.
 #include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
@@ -18,7 +18,7 @@ class Int4Operand {
   static constexpr int kStages = kRows <= 64 ? 8 : 6;
   static constexpr int kStageBytes = kRows * kStageRowBytes;
   static constexpr int kSlots = kRows <= 64 ? 4 : 3;
-  static constexpr int kBarriers = 2 * kStages + kWarps * kSlots;
+  static constexpr int kBarriers = 2 * kStages + 2 * kWarps * kSlots;
   static constexpr int kStepColumns = kInt4BlockColumns;
   static constexpr int kSharedBytes = kStages * kStageBytes + kWarps * kSlots * kSlotBytes;
 
@@ -26,32 +26,39 @@ class Int4Operand {
       : stages_(shared),
         full_(barriers),
         empty_(barriers + kStages),
-        slots_(shared + kStages * kStageBytes + threadIdx.x / 32 * (kSlots * kSlotBytes)),
-        slots_full_(barriers + 2 * kStages + threadIdx.x / 32 * kSlots),
+        slots_(shared + kStages * kStageBytes + Warp() * (kSlots * kSlotBytes)),
+        slots_full_(barriers + 2 * kStages + Warp() * kSlots),
         block_bytes_(Int4BlockBytes(p.weights.scales_per_block)),
         scales_per_block_(p.weights.scales_per_block),
         weights_(static_cast<const char*>(p.weights.data)),
         num_outputs_(p.weights.num_outputs),
         num_blocks_((p.weights.depth + kInt4BlockColumns - 1) / kInt4BlockColumns) {}
 
-  __device__ void Init() {
+  __device__ void Init(const TensorMaps& maps) {
     const int i = threadIdx.x;
-    if (i < kBarriers) BarrierInit(full_ + i, i >= kStages && i < 2 * kStages ? kWarps : 1);
+    if (i < kBarriers)
+      BarrierInit(full_ + i, i >= kStages && i < 2 * kStages ? 4 * maps.groups : 1);
   }
 
-  __device__ void Prefetch(const TensorMaps&, const DepthSlice& slice, int first_output) {
-    if (threadIdx.x >= kConsumers) return;
-    const int tile = first_output / kInt4TileRows + threadIdx.x / 32;
+  __device__ void Prefetch(const TensorMaps& maps, const DepthSlice& slice, int first_output) {
+    if (!CopiesWeights(maps)) return;
+    const int tile = first_output / kInt4TileRows + Warp();
     has_tile_ = tile * kInt4TileRows < num_outputs_;
     next_ = weights_ + (int64_t{tile} * num_blocks_ + slice.begin) * block_bytes_;
     blocks_left_ = slice.length();
-    if (threadIdx.x % 32 == 0) {
-      for (int slot = 0; slot < kSlots; ++slot) Fill(slot);
-    }
-    __syncwarp();
+    for (int slot = 0; slot < kSlots; ++slot) Fill(slot);
   }
 
   __device__ void Produce(const TensorMaps& maps, const DepthSlice& slice, int, int first_row) {
+    if (CopiesWeights(maps)) {
+      StageRing<kSlots> ring;
+      while (blocks_left_ > 0) {
+        BarrierWait(slots_full_ + kWarps * kSlots + ring.stage, ring.parity);
+        Fill(ring.stage);
+        ring.Advance();
+      }
+    }
+    if (threadIdx.x != kConsumers) return;
     StageRing<kStages> ring;
     for (int i = 0; i < slice.length() * kBlockStages; ++i) {
       if (i >= kStages) BarrierWait(empty_ + ring.stage, ring.parity ^ 1);
@@ -92,7 +99,7 @@ class Int4Operand {
         }
       }
       __syncwarp();
-      if (now.releases) Fill(slot);
+      if (now.releases) BarrierArrive(now.slot_full + kWarps * kSlots * 8);
       now.words += kSlotBytes, now.slot_full += 8;
       if (++slot == kSlots) {
         slot = 0, slot_parity ^= 1;
@@ -102,6 +109,16 @@ class Int4Operand {
   }
 
  private:
+  // The warp of the consumers whose weights this thread copies, or multiplies.
+  static __device__ __forceinline__ int Warp() {
+    const auto thread = static_cast<int>(threadIdx.x);
+    return thread < kConsumers ? thread / 32 : thread % 32;
+  }
+  // The lanes of the last group's second warp copy the weights, each those of a warp.
+  static __device__ __forceinline__ bool CopiesWeights(const TensorMaps& maps) {
+    return threadIdx.x / 32 == kWarps + 1 && Warp() < 4 * maps.groups;
+  }
+
   // A warp's position; addresses are in shared memory.
   struct WarpState {
     int shift;
@@ -164,7 +181,7 @@ class Int4Operand {
     }
   }
 
-  // Lane 0: starts the copy of the next two blocks.
+  // Starts the copy of the next two blocks.
   __device__ void Fill(int slot) {
     if (blocks_left_ <= 0) return;
     const int bytes = min(2, blocks_left_) * block_bytes_;
@@ -193,9 +210,9 @@ class Int4Operand {
 }  // namespace
 
 KernelVariant Int4Variant(int tile_rows, bool finishes) {
-  if (tile_rows == 32) return MakeVariant<Int4Operand<32>, 32>(finishes, 1000);
-  if (tile_rows == 64) return MakeVariant<Int4Operand<64>, 64>(finishes, 1400);
-  return MakeVariant<Int4Operand<128>, 128>(finishes, 2500);
+  if (tile_rows == 32) return MakeVariant<Int4Operand<32>, 32>(finishes, {230, 135, 2300, 700});
+  if (tile_rows == 64) return MakeVariant<Int4Operand<64>, 64>(finishes, {235, 160, 2300, 1200});
+  return MakeVariant<Int4Operand<128>, 128>(finishes, {280, 225, 2300, 2500});
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

@@ -19,9 +19,9 @@ class SharedOperand {
   __device__ SharedOperand(const SplitGemmParams&, uint32_t shared, uint64_t* barriers)
       : stages_(shared), full_(barriers), empty_(barriers + kStages) {}
 
-  __device__ void Init() {
+  __device__ void Init(const TensorMaps& maps) {
     const int i = threadIdx.x;
-    if (i < kBarriers) BarrierInit(full_ + i, i < kStages ? 1 : kWarps);
+    if (i < kBarriers) BarrierInit(full_ + i, i < kStages ? 1 : 4 * maps.groups);
   }
 
   __device__ void Prefetch(const TensorMaps& maps, const DepthSlice& slice, int first_output) {
@@ -32,6 +32,7 @@ class SharedOperand {
 
   __device__ void Produce(const TensorMaps& maps, const DepthSlice& slice, int first_output,
                           int first_row) {
+    if (threadIdx.x != kConsumers) return;
     StageRing<kStages> ring;
 #pragma unroll 1
     for (int i = 0; i < slice.length(); ++i) {
@@ -75,7 +76,7 @@ class SharedOperand {
  private:
   __device__ void FillWeights(const TensorMaps& maps, const DepthSlice& slice, int step, int stage,
                               int first_output) {
-    BarrierExpect(full_ + stage, kStageBytes);
+    BarrierExpect(full_ + stage, (maps.groups * kGroupOutputs + kRows) * kStageRowBytes);
     TensorCopy(stages_ + stage * kStageBytes, &maps.weights, (slice.begin + step) * kStepColumns,
                first_output, full_ + stage);
   }
@@ -87,15 +88,19 @@ class SharedOperand {
 }  // namespace
 
 KernelVariant Bf16Variant(int tile_rows, bool finishes) {
-  if (tile_rows == 32) return MakeVariant<SharedOperand<false, 32>, 32>(finishes, 500);
-  if (tile_rows == 64) return MakeVariant<SharedOperand<false, 64>, 64>(finishes, 700);
-  return MakeVariant<SharedOperand<false, 128>, 128>(finishes, 1100);
+  if (tile_rows == 32)
+    return MakeVariant<SharedOperand<false, 32>, 32>(finishes, {160, 78, 1200, 700});
+  if (tile_rows == 64)
+    return MakeVariant<SharedOperand<false, 64>, 64>(finishes, {200, 78, 1200, 1200});
+  return MakeVariant<SharedOperand<false, 128>, 128>(finishes, {230, 93, 1200, 2500});
 }
 
 KernelVariant Fp8Variant(int tile_rows, bool finishes) {
-  if (tile_rows == 32) return MakeVariant<SharedOperand<true, 32>, 32>(finishes, 500);
-  if (tile_rows == 64) return MakeVariant<SharedOperand<true, 64>, 64>(finishes, 700);
-  return MakeVariant<SharedOperand<true, 128>, 128>(finishes, 1100);
+  if (tile_rows == 32)
+    return MakeVariant<SharedOperand<true, 32>, 32>(finishes, {170, 70, 1200, 700});
+  if (tile_rows == 64)
+    return MakeVariant<SharedOperand<true, 64>, 64>(finishes, {230, 70, 1200, 1200});
+  return MakeVariant<SharedOperand<true, 128>, 128>(finishes, {265, 76, 1200, 2500});
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm

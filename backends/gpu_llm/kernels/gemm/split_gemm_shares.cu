@@ -160,7 +160,7 @@ __global__ void __launch_bounds__(kThreads + 128, 1)
 }  // namespace
 
 KernelVariant Bf16SharesVariant() {
-  return {SharesKernel, kRows, kThreads, kStepColumns, kStages * kStageBytes + 1024, 0};
+  return {SharesKernel, kRows, kThreads, kStepColumns, kStages * kStageBytes + 1024, {}};
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::split_gemm
