@@ -522,6 +522,13 @@ int UnpackedHeads(const PromptAttention& attention) {
   return heads == attention.num_kv_heads || fills ? heads : 0;
 }
 
+// Measured on an H200 with chunks of 8,192 tokens: without a context before it, 2 % slower; behind
+// 24,576 tokens, 3 % faster.
+bool TakesHeadsInTurn(const PromptAttention& attention) {
+  const int64_t context = int64_t{attention.num_blocks} * kBlockTokens;
+  return 2 * context >= 3 * int64_t{attention.num_tokens};
+}
+
 // Two-shot needs two trips over the link and moves each byte twice. One-shot needs one trip and
 // sends each byte, doubled by the epochs, to every other GPU.
 bool SumsInOneShot(int num_gpus, int64_t count, int64_t max_one_shot) {

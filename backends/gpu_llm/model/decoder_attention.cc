@@ -122,12 +122,14 @@ void Decoder::RunPrefillAttention(int32_t layer, const StepShape& shape, const i
   auto params = AttentionOf<PrefillAttentionParams>(layer, words);
   params.tiles = reinterpret_cast<const PrefillTile*>(words + layout.prefill_tiles);
   params.num_tiles = shape.num_prefill;
-  params.num_processors = num_processors_;
   params.out_stride = static_cast<int>(spec_->q_size());
   const int32_t window = spec_->layers[layer].sliding_window;
-  const int32_t heads_at_once =
-      UnpackedHeads({cache_format_, shape.num_tokens, shape.num_prefill, shape.num_prompt_blocks,
-                     spec_->num_kv_heads, max_unpacked_, num_processors_});
+  const PromptAttention attention = {
+      cache_format_,       shape.num_tokens, shape.num_prefill, shape.num_prompt_blocks,
+      spec_->num_kv_heads, max_unpacked_,    num_processors_};
+  params.head_by_head = TakesHeadsInTurn(attention);
+  params.num_processors = params.head_by_head ? 0 : num_processors_;
+  const int32_t heads_at_once = UnpackedHeads(attention);
   if (heads_at_once == 0) {
     MarkAttention("attention, prompts", false, window, stream);
     PrefillAttention(params, stream);

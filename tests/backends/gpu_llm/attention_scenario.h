@@ -70,6 +70,8 @@ class AttentionScenario {
   // Contexts of prompts are unpacked from a quantized cache before attention reads them, those of
   // `num_heads` key/value heads at a time.
   void UnpackFirst(int num_heads) { unpacked_heads_ = num_heads; }
+  // Prompt tiles of one key/value head are computed after those of another.
+  void TakeHeadsInTurn() { head_by_head_ = true; }
 
   std::vector<float> Reference() const {
     std::vector<float> result;
@@ -310,6 +312,7 @@ class AttentionScenario {
           reinterpret_cast<const PrefillTile*>(words.as<int32_t>() + layout.prefill_tiles);
       params.num_tiles = shape.num_prefill;
       params.num_processors = num_processors_;
+      params.head_by_head = head_by_head_;
       if (unpacked_heads_ == 0) PrefillAttention(params, nullptr);
       const int32_t first = layout.block_tables + shape.first_prompt_block;
       const int count = shape.num_prompt_blocks;
@@ -352,6 +355,7 @@ class AttentionScenario {
   std::vector<std::vector<int32_t>> tables_;
   int num_blocks_ = 0, num_processors_ = 0;
   int unpacked_heads_ = 0;
+  bool head_by_head_ = false;
   bool is_batch_invariant_ = false;
   DeviceMemory cache_, cos_sin_;
 };

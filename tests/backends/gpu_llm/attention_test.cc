@@ -60,7 +60,13 @@ TEST_P(AttentionTest, ChainsBesidePromptsEqualAPlainLoop) {
 TEST_P(AttentionTest, BlocksThatTakeSeveralTilesComputeTheSameBits) {
   const Runs runs = {{0, 150}, {0, 2}, {33, 31}, {100, 64}, {0, 65}, {190, 3}, {0, 1100}};
   AttentionScenario each(GetParam(), runs), several(GetParam(), runs);
-  EXPECT_EQ(several.OnDevice(false, 3), each.OnDevice(false, 0));
+  const std::vector<float> expected = each.OnDevice(false, 0);
+  EXPECT_EQ(several.OnDevice(false, 3), expected);
+  for (const int num_processors : {0, 3}) {
+    AttentionScenario in_turn(GetParam(), runs);
+    in_turn.TakeHeadsInTurn();
+    EXPECT_EQ(in_turn.OnDevice(false, num_processors), expected) << num_processors;
+  }
 }
 
 // The unpacked values are the same.

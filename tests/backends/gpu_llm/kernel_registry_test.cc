@@ -484,6 +484,16 @@ TEST(KernelRegistryTest, CachesOfLongPromptsAreUnpackedOnceIfThereIsMemory) {
   EXPECT_EQ(heads(CacheFormat::kFp8, 8192, 256, 513, 512), 0);
 }
 
+TEST(KernelRegistryTest, HeadsTakeTurnsWherePromptsAreBehindLongContexts) {
+  const auto take_turns = [](int tokens, int blocks) {
+    return TakesHeadsInTurn({CacheFormat::kBf16, tokens, tokens / 32, blocks, 8, 0, 132});
+  };
+  EXPECT_FALSE(take_turns(8192, 8192 / 64));
+  EXPECT_FALSE(take_turns(8192, 8192 / 64 * 3 / 2 - 1));
+  EXPECT_TRUE(take_turns(8192, 8192 / 64 * 3 / 2));
+  EXPECT_TRUE(take_turns(512, 131072 / 64));
+}
+
 TEST(KernelRegistryTest, SumsInOneShotFitThePacketBuffers) {
   constexpr int64_t kBuffer = 1 << 18;
   for (int num_gpus = 2; num_gpus <= 8; ++num_gpus) {

@@ -67,6 +67,7 @@ struct PrefillAttentionParams {
   CacheFormat format;
   // Multiprocessors, each of which handles several tiles; 0: one block of threads for each tile.
   int num_processors;
+  bool head_by_head;  // TakesHeadsInTurn(): all tiles of one key/value head, then the next one's
 };
 
 inline namespace NEREID_KERNEL_FORM {

@@ -74,21 +74,22 @@ struct PrefillWork {
   }
 };
 
-// Work of this block of threads in its `turn`, longest first. The order of the blocks alternates
-// between turns: a block with the longest work of one turn has the shortest of the next.
+// Work of this block of threads in its `turn`, longest first, of all heads or of each. The order of
+// the blocks alternates between turns: a block with the longest work of one turn has the shortest
+// of the next.
 template <int kBlocks>
 __device__ __forceinline__ bool GetPrefillWork(const PrefillAttentionParams& p, int turn,
                                                PrefillWork<kBlocks>& work) {
   const auto grid = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
   const int index = turn * grid + (turn % 2 == 0 ? block : grid - 1 - block);
   if (index >= p.num_tiles * p.num_kv_heads) return false;
-  const PrefillTile tile = p.tiles[index / p.num_kv_heads];
+  const PrefillTile tile = p.tiles[p.head_by_head ? index % p.num_tiles : index / p.num_kv_heads];
   const int group = p.num_heads / p.num_kv_heads;
   const int last_index = min((tile.tile + 1) * kQueryRows, tile.num_tokens * group) - 1;
   const int first_position = tile.num_cached + tile.tile * kQueryRows / group;
   const int last_position = tile.num_cached + last_index / group;
   work.tile = tile;
-  work.kv_head = index % p.num_kv_heads;
+  work.kv_head = p.head_by_head ? index / p.num_tiles : index % p.num_kv_heads;
   work.num_sinks = p.num_sinks;
   work.window_first = p.window > 0 ? max(0, first_position - p.window + 1) / kBlockTokens : 0;
   work.last_block = last_position / kBlockTokens;
