@@ -2,10 +2,13 @@
 // launches as in a recorded step, over more weights than the cache has, with their norm and gate.
 // --kernel rope measures the rotary embedding with its cache writes instead: up to 512 rows of as
 // many sequences, more rows of one sequence. --kernel attention measures the attention of prompts
-// of so many rows, 8,192 in all, behind --cached tokens each.
+// of so many rows, 8,192 in all, behind --cached tokens each. --kernel divisions prints the times
+// of the split-K GEMM with each number of groups of outputs of a block, and of slices of the depth:
+// format, outputs, depth, rows, groups, slices, microseconds.
 //
 //   gpu_kernel_bench [--shape 8b|1b|70b/4|qwen3-30b-a3b] [--rows 1,8,16] [--weights bf16|fp8|int4]
-//                    [--kernel auto|stream|split|cublas|rope|attention] [--split 0] [--cached 0]
+//                    [--kernel auto|stream|split|divisions|cublas|rope|attention] [--split 0]
+//                    [--cached 0]
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -102,6 +105,7 @@ class Bench {
                   .num_rows = num_rows,
                   .depth = shape.depth},
                  nullptr);
+    int groups = 0;  // the fastest
     const auto multiply = [&](const GpuMatrix& one, bool may_time) {
       const __nv_bfloat16* norm = shape.norms ? norm_.as<__nv_bfloat16>() : nullptr;
       if (kernel == "stream") {
@@ -115,7 +119,7 @@ class Bench {
                    kProcessors, timer_.stream());
         return;
       }
-      if (kernel == "split") {
+      if (kernel == "split" || kernel == "divisions") {
         Check(SplitGemm({.weights = one,
                          .in = is_fp8 ? normed_.data() : in_.data(),
                          .in_scales = scratch_.as<float>(),
@@ -125,7 +129,8 @@ class Bench {
                          .split = split,
                          .scratch = {.partials = partials_.as<float>(),
                                      .tickets = tickets_.as<int32_t>(),
-                                     .num_partials = kPartials}},
+                                     .num_partials = kPartials},
+                         .groups = groups},
                         timer_.stream()));
         return;
       }
@@ -164,11 +169,23 @@ class Bench {
       multiply(matrices[0], true);
       Check(cudaStreamSynchronize(timer_.stream()));
     } while ((kernel == "cublas" ? cublas.TakeNumTrials() : runner.TakeNumTrials()) > 0);
-    const double us = timer_.Measure(static_cast<int>(matrices.size()),
-                                     [&](int i) { multiply(matrices[i], false); });
     const char* name = format == WeightFormat::kBf16  ? "bf16"
                        : format == WeightFormat::kFp8 ? "fp8"
                                                       : "int4";
+    const auto measure = [&] {
+      return timer_.Measure(static_cast<int>(matrices.size()),
+                            [&](int i) { multiply(matrices[i], false); });
+    };
+    if (kernel == "divisions") {
+      for (groups = 1; groups <= kMaxSplitGroups; ++groups) {
+        for (split = 1; split <= kMaxSplit; ++split) {
+          std::printf("%s,%d,%d,%d,%d,%d,%.2f\n", name, shape.num_outputs, shape.depth, num_rows,
+                      groups, split, measure());
+        }
+      }
+      return;
+    }
+    const double us = measure();
     const double operations = 2.0 * num_rows * shape.num_outputs * shape.depth;
     std::printf("%-5s %-8s %4d rows: %6.1f us, %5.0f GB/s, %3.0f %% of the roof, %3.0f TFLOP/s\n",
                 name, shape.name, num_rows, us, static_cast<double>(bytes) / us / 1e3,
@@ -224,15 +241,18 @@ class Bench {
                nullptr);
     if (format == CacheFormat::kBf16)
       RandomFill(pool_.as<__nv_bfloat16>(), cache_bytes / 2, 1.0f, 4, nullptr);
-    for (const int processors : {0, kProcessors}) {
-      params.num_processors = processors;
+    for (const bool head_by_head : {false, true}) {
+      params.head_by_head = head_by_head;
+      params.num_processors = head_by_head ? 0 : kProcessors;
       const double us = timer_.Measure(8, [&](int) { PrefillAttention(params, timer_.stream()); });
       const double operations =
           2.0 * count * length * (2.0 * cached + length + 1.0) * kHeads * kDim;
       std::printf(
-          "attention, cache of %d bytes an element, %5d tokens x %3d behind %6d: %7.1f us, %3.0f "
+          "attention, cache of %d bytes an element, %5d tokens x %3d behind %6d, %s: %7.1f us, "
+          "%3.0f "
           "TFLOP/s\n",
-          format == CacheFormat::kBf16 ? 2 : 1, length, count, cached, us, operations / us / 1e6);
+          format == CacheFormat::kBf16 ? 2 : 1, length, count, cached,
+          head_by_head ? "head by head" : "all heads", us, operations / us / 1e6);
     }
   }
 
