@@ -6,7 +6,7 @@
 //
 // Share of an H200's memory bandwidth (4.65 TB/s) with 32 rows: gate and up of an 8B model 82 % in
 // bf16, 80 % in fp8, 45 % in int4. Share of the tensor cores' rate (790 and 1,580 TFLOP/s) with 256
-// rows: 65 % in fp8, 77 % in int4. Narrow matrices reach 63 to 99 % of these values. Device code
+// rows: 65 % in fp8, 77 % in int4. Narrow matrices reach 48 to 99 % of these values. Device code
 // only.
 #pragma once
 
