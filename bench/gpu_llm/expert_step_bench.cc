@@ -223,6 +223,10 @@ int Main(int argc, char** argv) {
       {"--shape", "qwen3-30b-a3b"}, {"--rows", "1,8,64"}, {"--forms", "1"}};
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   setvbuf(stdout, nullptr, _IOLBF, 0);
+  if (given["--shape"] != "qwen3-30b-a3b" && given["--shape"] != "mixtral-8x7b") {
+    std::printf("error: no shape is called \"%s\"\n", given["--shape"].c_str());
+    return 1;
+  }
   Bench bench(Shape(given["--shape"]));
   for (const int num_rows : NumbersOf(given["--rows"]))
     bench.Run(num_rows, given["--forms"] == "1");

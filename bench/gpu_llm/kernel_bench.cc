@@ -323,11 +323,17 @@ int Main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) given[argv[i]] = argv[i + 1];
   setvbuf(stdout, nullptr, _IOLBF, 0);
   Bench bench;
-  const std::string shape_name = given["--shape"];
-  const auto shapes = shape_name == "1b"              ? Layer(2048, 3072, 2048, 8192)
-                      : shape_name == "qwen3-30b-a3b" ? Attention(2048, 5120, 4096)
-                      : shape_name == "70b/4"         ? Layer(8192, 2560, 2048, 7168)
-                                                      : Layer(4096, 6144, 4096, 14336);
+  const std::map<std::string, std::vector<Shape>> models = {
+      {"1b", Layer(2048, 3072, 2048, 8192)},
+      {"8b", Layer(4096, 6144, 4096, 14336)},
+      {"70b/4", Layer(8192, 2560, 2048, 7168)},
+      {"qwen3-30b-a3b", Attention(2048, 5120, 4096)},
+  };
+  const auto model = models.find(given["--shape"]);
+  if (model == models.end()) {
+    std::printf("error: no shape is called \"%s\"\n", given["--shape"].c_str());
+    return 1;
+  }
   const std::pair<const char*, WeightFormat> formats[] = {
       {"bf16", WeightFormat::kBf16}, {"fp8", WeightFormat::kFp8}, {"int4", WeightFormat::kInt4}};
   for (const auto& [name, format] : formats) {
@@ -345,7 +351,7 @@ int Main(int argc, char** argv) {
                         format == WeightFormat::kFp8 ? CacheFormat::kFp8 : CacheFormat::kBf16);
         continue;
       }
-      for (const Shape& shape : shapes)
+      for (const Shape& shape : model->second)
         bench.Run(shape, format, num_rows, given["--kernel"], std::atoi(given["--split"].c_str()));
     }
   }

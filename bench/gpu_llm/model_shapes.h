@@ -4,6 +4,9 @@
 
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -44,32 +47,43 @@ inline llm::DecoderSpec WithExperts(llm::DecoderSpec spec, int32_t count, int32_
   return spec;
 }
 
-// An 8B model for a name that is not here.
+inline llm::DecoderSpec Qwen3WithExperts() {
+  llm::DecoderSpec spec = Llama(2048, 48, 16, 4, 6144, 151936);
+  spec.num_heads = 32;
+  spec.qk_norm = true;
+  return WithExperts(std::move(spec), 128, 8, 768);
+}
+
+// With biases, LayerNorms, GELU and windows.
+inline llm::DecoderSpec StarCoder2(llm::DecoderSpec spec) {
+  spec.norm.kind = llm::NormKind::kLayer;
+  spec.norm.has_bias = true;
+  spec.qkv_bias = spec.attention_out_bias = spec.mlp_bias = true;
+  spec.mlp = llm::MlpKind::kPlain;
+  spec.activation = llm::Activation::kGeluTanh;
+  for (llm::LayerSpec& layer : spec.layers) layer.sliding_window = 4096;
+  return spec;
+}
+
+// Ends the program with an error if there is no such name.
 inline llm::DecoderSpec Shape(const std::string& name) {
-  if (name == "mixtral-8x7b") return WithExperts(Llama(4096, 32, 32, 8, 14336, 32000), 8, 2, 14336);
-  if (name == "qwen3-30b-a3b") {
-    llm::DecoderSpec spec = Llama(2048, 48, 16, 4, 6144, 151936);
-    spec.num_heads = 32;
-    spec.qk_norm = true;
-    return WithExperts(std::move(spec), 128, 8, 768);
-  }
-  if (name == "phi-3-mini") return Llama(3072, 32, 32, 32, 8192, 32064);
-  if (name == "starcoder2-15b" || name == "starcoder2-3b") {
-    llm::DecoderSpec spec = name == "starcoder2-3b" ? Llama(3072, 30, 24, 2, 12288, 49152)
-                                                    : Llama(6144, 40, 48, 4, 24576, 49152);
-    spec.norm.kind = llm::NormKind::kLayer;
-    spec.norm.has_bias = true;
-    spec.qkv_bias = spec.attention_out_bias = spec.mlp_bias = true;
-    spec.mlp = llm::MlpKind::kPlain;
-    spec.activation = llm::Activation::kGeluTanh;
-    for (llm::LayerSpec& layer : spec.layers) layer.sliding_window = 4096;
-    return spec;
-  }
-  if (name == "1b") return Llama(2048, 16, 32, 8, 8192, 128256);
-  if (name == "70b") return Llama(8192, 80, 64, 8, 28672, 128256);
-  if (name == "34b") return Llama(8192, 48, 64, 8, 22016, 32000);
-  if (name == "tiny") return Llama(512, 4, 8, 2, 1024, 4096);
-  return Llama(4096, 32, 32, 8, 14336, 128256);
+  const std::map<std::string, llm::DecoderSpec> shapes = {
+      {"tiny", Llama(512, 4, 8, 2, 1024, 4096)},
+      {"1b", Llama(2048, 16, 32, 8, 8192, 128256)},
+      {"8b", Llama(4096, 32, 32, 8, 14336, 128256)},
+      {"34b", Llama(8192, 48, 64, 8, 22016, 32000)},
+      {"70b", Llama(8192, 80, 64, 8, 28672, 128256)},
+      {"phi-3-mini", Llama(3072, 32, 32, 32, 8192, 32064)},
+      {"starcoder2-3b", StarCoder2(Llama(3072, 30, 24, 2, 12288, 49152))},
+      {"starcoder2-15b", StarCoder2(Llama(6144, 40, 48, 4, 24576, 49152))},
+      {"mixtral-8x7b", WithExperts(Llama(4096, 32, 32, 8, 14336, 32000), 8, 2, 14336)},
+      {"qwen3-30b-a3b", Qwen3WithExperts()},
+  };
+  if (const auto found = shapes.find(name); found != shapes.end()) return found->second;
+  std::printf("error: no shape is called \"%s\", but", name.c_str());
+  for (const auto& [known, spec] : shapes) std::printf(" %s", known.c_str());
+  std::printf("\n");
+  std::exit(1);
 }
 
 }  // namespace nereid::bench
