@@ -81,7 +81,8 @@ KernelForm CurrentForm() {
 
 std::string DescribeLoadedKernels(KernelForm form) {
   const LoadedKernelCode code = TableOf(form).LoadedCode();
-  return DescribeKernels(form, code.ptx_version, code.binary_version);
+  return DescribeKernels(form, code.ptx_version, code.binary_version) +
+         (NEREID_HAS_OPTIMISED_KERNELS ? "" : ", compiled without optimisation (slow)");
 }
 
 inline namespace NEREID_KERNEL_FORM {
