@@ -12,6 +12,7 @@
 #include "backends/llm_core/lora/lora_adapter.h"
 #include "tests/backends/llm_core/fake_executor.h"
 #include "tests/backends/llm_core/scheduled_work.h"
+#include "tests/support/sanitizer.h"
 
 namespace nereid::llm {
 namespace {
@@ -119,7 +120,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<SchedulerMode> {
 };
 
 TEST_P(SchedulerPropertyTest, GivesTheTokensOfASequentialRun) {
-  for (uint32_t seed = 0; seed < 60; ++seed) {
+  for (uint32_t seed = 0; seed < (kHasSanitizer ? 25 : 60); ++seed) {
     SCOPED_TRACE(seed);
     Run(seed);
     if (HasFatalFailure()) return;

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "tests/backends/tokenizer/test_tokenizers.h"
+#include "tests/support/sanitizer.h"
 
 namespace nereid::tokenizer {
 namespace {
@@ -30,10 +31,14 @@ class FamilyParityTest : public testing::TestWithParam<Family> {
     tokenizer_ = *tokenizer;
   }
 
+  // The rows of a file, of each four the first with a sanitizer. Row i of all files has one text.
   std::vector<json> Rows(const std::string& file) {
     std::vector<json> rows;
     std::ifstream in(*data_ / file);
-    for (std::string line; std::getline(in, line);) rows.push_back(json::parse(line));
+    std::string line;
+    for (int i = 0; std::getline(in, line); ++i) {
+      if (!kHasSanitizer || i % 4 == 0) rows.push_back(json::parse(line));
+    }
     EXPECT_GT(rows.size(), 100u) << file;
     return rows;
   }
