@@ -154,9 +154,9 @@ struct PromptAttention {
 // How many key/value heads have their contexts unpacked to bf16 at a time, once for all tiles of
 // queries that read them. 0: none are; the attention kernel unpacks each block that it reads.
 int UnpackedHeads(const PromptAttention& attention);
-// Whether the tiles of one head are computed after those of another, each by a block of threads of
-// its own: blocks that run at the same time then read the same keys and values. Otherwise a
-// multiprocessor has one block, for tiles of all heads.
+// Whether all tiles of one key/value head are computed before those of the next one, each tile by a
+// block of threads of its own. Blocks that run at the same time then read the same keys and values.
+// Otherwise every multiprocessor has one block of threads, which computes tiles of all heads.
 bool TakesHeadsInTurn(const PromptAttention& attention);
 
 // ---- sums over GPUs: kernels/comm ----

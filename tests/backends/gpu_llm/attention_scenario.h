@@ -70,7 +70,7 @@ class AttentionScenario {
   // Contexts of prompts are unpacked from a quantized cache before attention reads them, those of
   // `num_heads` key/value heads at a time.
   void UnpackFirst(int num_heads) { unpacked_heads_ = num_heads; }
-  // Prompt tiles of one key/value head are computed after those of another.
+  // The step computes all prompt tiles of one key/value head before those of the next head.
   void TakeHeadsInTurn() { head_by_head_ = true; }
 
   std::vector<float> Reference() const {

@@ -365,7 +365,8 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
       EXPECT_LT(RelativeError(first, expected), tolerance) << rows << " rows, split " << split;
       run(GemmEpilogue::kFloat, split, out);
       EXPECT_EQ(first, ToHost<float>(out, expected.size())) << "not the same twice";
-      // Every number of groups occurs with every number of slices, over the numbers of rows.
+      // The number of groups follows from those of slices and rows, so that each number of slices
+      // is tested with each number of groups for some number of rows.
       groups = 1 + (split + rows) % kMaxSplitGroups;
       const DeviceMemory grouped = ToDevice(std::vector<float>(expected.size(), NAN));
       run(GemmEpilogue::kFloat, split, grouped);

@@ -31,7 +31,8 @@ class FamilyParityTest : public testing::TestWithParam<Family> {
     tokenizer_ = *tokenizer;
   }
 
-  // The rows of a file, of each four the first with a sanitizer. Row i of all files has one text.
+  // Returns the rows of a file. Builds with sanitizers get only rows 0, 4, 8 and so on. Row i of
+  // the corpus and row i of each file of expected ids belong to the same text.
   std::vector<json> Rows(const std::string& file) {
     std::vector<json> rows;
     std::ifstream in(*data_ / file);

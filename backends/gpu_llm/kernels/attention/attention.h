@@ -67,7 +67,9 @@ struct PrefillAttentionParams {
   CacheFormat format;
   // Multiprocessors, each of which handles several tiles; 0: one block of threads for each tile.
   int num_processors;
-  bool head_by_head;  // TakesHeadsInTurn(): all tiles of one key/value head, then the next one's
+  // Whether all tiles of a key/value head come before those of the next one (TakesHeadsInTurn());
+  // otherwise the same tile of all heads comes before the next tile.
+  bool head_by_head;
 };
 
 inline namespace NEREID_KERNEL_FORM {

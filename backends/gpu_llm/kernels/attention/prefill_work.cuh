@@ -74,9 +74,9 @@ struct PrefillWork {
   }
 };
 
-// Work of this block of threads in its `turn`, longest first, of all heads or of each. The order of
-// the blocks alternates between turns: a block with the longest work of one turn has the shortest
-// of the next.
+// Work of this block of threads in its `turn`. The longest work comes first: of all heads, or of
+// each head (head_by_head). The order of the blocks alternates between turns, so that a block with
+// the longest work of one turn has the shortest of the next.
 template <int kBlocks>
 __device__ __forceinline__ bool GetPrefillWork(const PrefillAttentionParams& p, int turn,
                                                PrefillWork<kBlocks>& work) {

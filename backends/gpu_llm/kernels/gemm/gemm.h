@@ -65,8 +65,8 @@ struct SplitGemmParams {
   SplitScratch scratch = {};
   const __nv_bfloat16* bias = nullptr;  // as for StreamGemm()
   llm::Activation activation = llm::Activation::kSilu;
-  // Of the native form with slices: how many groups of 64 outputs a block of threads computes, at
-  // most kMaxSplitGroups; 0: the fastest.
+  // The number of groups of 64 outputs that a block of threads computes, 1 to kMaxSplitGroups; 0:
+  // the fastest. Only the native form reads it, and a number other than 0 excludes equal shares.
   int groups = 0;
 };
 

@@ -20,8 +20,8 @@ using namespace split_gemm;
 
 static_assert(kMaxSplitGroups == kGroups);
 
-// Estimated nanoseconds of the exchange of partial sums: of any, and for each block that sends
-// some.
+// Estimated nanoseconds that the exchange of partial sums takes: kExchange in every cluster of
+// several blocks, and kExchangeBlock more for each of its blocks after the first.
 constexpr int kExchange = 400, kExchangeBlock = 100;
 // Equal shares are used where a tile is divided among at most so many blocks. One block adds the
 // partial sums of all of them, so that slices are faster where there are more.
@@ -93,13 +93,15 @@ std::array<int, kMaxSplit + 1> MaxActiveClusters(const KernelVariant& variant) {
   return counts;
 }
 
-// How the blocks of a launch divide a product: the slices of the depth, and the groups of outputs
-// of a block. Few groups leave fewer partial sums to exchange; many read the input less often.
+// How the blocks of a launch divide a product: the number of slices of the depth, and the number of
+// groups of outputs that a block computes. With few groups a block exchanges fewer partial sums.
+// With many groups fewer blocks read the same rows of the input.
 struct Division {
   int split, groups;
 };
 
-// The division with the least estimated time, among those that the parameters leave open.
+// Returns the division with the least estimated time. Where the parameters say the number of slices
+// or of groups, only divisions with that number are compared.
 Division ChooseDivision(const KernelVariant& variant, const SplitGemmParams& p) {
   const auto at_once = MaxActiveClusters(variant);
   const BlockTimes& times = variant.times;

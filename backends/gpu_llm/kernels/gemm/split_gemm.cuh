@@ -1,13 +1,13 @@
-// The split-K GEMM kernel. A block of threads has up to 256 outputs and kRows rows of the input:
-// one to four warp groups with 64 outputs each, which are the rows of wgmma's operand a. A fifth
-// group copies the input to shared memory as operand b. Each block of a cluster handles a slice of
-// the depth (split-K). At the end each block adds the partial sums of some of the tile's rows,
-// which the other blocks send to its shared memory.
+// The split-K GEMM kernel. A block of threads multiplies kRows rows of the input by the weights of
+// 64 to 256 outputs. One to four of its warp groups have 64 outputs each, whose weights are the
+// rows of wgmma's operand a. The fifth group copies the input to shared memory as operand b. Each
+// block of a cluster handles a slice of the depth (split-K). At the end each block adds the partial
+// sums of some of the tile's rows, which the other blocks send to its shared memory.
 //
 // Share of an H200's memory bandwidth (4.65 TB/s) with 32 rows: gate and up of an 8B model 82 % in
 // bf16, 80 % in fp8, 45 % in int4. Share of the tensor cores' rate (790 and 1,580 TFLOP/s) with 256
-// rows: 65 % in fp8, 77 % in int4. Narrow matrices reach 48 to 99 % of these values. Device code
-// only.
+// rows: 65 % in fp8, 77 % in int4. The other matrices of its layers reach 48 to 99 % of these
+// values. Device code only.
 #pragma once
 
 #include <cuda.h>
@@ -35,9 +35,9 @@ struct TensorMaps {
   int groups = 0;  // of kGroupOutputs outputs each, which a block computes; at most kGroups
 };
 
-// Estimated nanoseconds of a block of threads on an H200: of a step of the depth, and of what comes
-// before and after the steps. Each has a part that does not depend on the block's outputs, and one
-// for each group of them.
+// Estimated nanoseconds that a block of threads takes on an H200. A step of the depth takes `step`,
+// and `group_step` more for each group of outputs. What comes before the first step and after the
+// last one takes `ends`, and `group_ends` more for each group.
 struct BlockTimes {
   int step, group_step, ends, group_ends;
 };

@@ -1,6 +1,7 @@
 // Int4 weights of split_gemm.cuh: operand a in registers. Each warp has its own ring for the blocks
-// of 16 outputs and 128 columns of its tile (weight_format.h). A thread of the last group fills it,
-// from before the previous kernel has ended on: without that, the warps have registers enough.
+// of 16 outputs and 128 columns of its tile (weight_format.h). A thread of the last group copies
+// the weights to it, and begins before the previous kernel has ended. If the warp itself copied
+// them, it would have too few registers for its products.
 #include "backends/gpu_llm/kernels/gemm/int4_unpack.cuh"
 #include "backends/gpu_llm/kernels/gemm/split_gemm.cuh"
 
@@ -109,12 +110,13 @@ class Int4Operand {
   }
 
  private:
-  // The warp of the consumers whose weights this thread copies, or multiplies.
+  // Number of a consumer warp. A consumer thread gets that of its own warp. A lane of the last
+  // group gets its lane number: that of the warp whose weights it copies, if it copies any.
   static __device__ __forceinline__ int Warp() {
     const auto thread = static_cast<int>(threadIdx.x);
     return thread < kConsumers ? thread / 32 : thread % 32;
   }
-  // The lanes of the last group's second warp copy the weights, each those of a warp.
+  // Of the last group, the second warp copies the weights: each lane those of one consumer warp.
   static __device__ __forceinline__ bool CopiesWeights(const TensorMaps& maps) {
     return threadIdx.x / 32 == kWarps + 1 && Warp() < 4 * maps.groups;
   }
