@@ -64,11 +64,6 @@ constexpr ProductCondition kHasATileABlock = [](const Product& p) {
 constexpr ProductCondition kHasShortInput = [](const Product& p) {
   return p.num_rows == 1 || int64_t{p.num_rows} * p.weights.depth < 28672;
 };
-// The widest product of a layer gains more from the split-K GEMM than the norm kernel before it
-// costs.
-constexpr ProductCondition kGatesForManyRows = [](const Product& p) {
-  return kGates(p) && p.num_rows > 8;
-};
 constexpr ProductCondition kGatesOrIsDeep = [](const Product& p) {
   return kGates(p) || p.weights.depth >= 2 * p.weights.num_outputs;
 };
@@ -92,11 +87,9 @@ constexpr ProductRule kProductRules[] = {
     {kNative, kFast, kBf16, ProductKernel::kStreamGemm, 8, kIsWide},
     {kNative, kFast, kBf16, ProductKernel::kSplitGemm, 128, kGatesAndIsNotWide},
     {kNative, kFast, kBf16, ProductKernel::kSplitGemm, 64, kIsNotWide},
-    {kNative, kFast, kInt4, ProductKernel::kSplitGemm, 256, kGatesForManyRows},
-    {kNative, kFast, kInt4, ProductKernel::kStreamGemm, 16, kAlways},
+    {kNative, kFast, kInt4, ProductKernel::kStreamGemm, 8, kAlways},
     {kNative, kFast, kInt4, ProductKernel::kSplitGemm, 256, kAlways},
     {kNative, kFast, kFp8, ProductKernel::kStreamGemm, 32, kAlways},
-    {kNative, kFast, kFp8Rows, ProductKernel::kStreamGemm, 8, kAlways},
     {kNative, kFast, kFp8Rows, ProductKernel::kFp8SplitGemm, 256, kGatesOrIsDeep},
     {kNative, kFast, kFp8Rows, ProductKernel::kFp8SplitGemm, 128, kAlways},
     // The portable split-K GEMM needs a separate norm kernel, which only the product with a gate,
@@ -184,12 +177,14 @@ struct ExpertRule {
 // The tiles hold nearly every expert's rows if tokens select experts evenly: each further tile of
 // an expert reads its weights again. StreamExperts() needs rows in bf16; batch-invariant steps use
 // it where its bits are those of ExpertGemm(). In the native form the tile GEMM is faster for int4
-// experts, and for large ones in bf16.
+// experts, for large ones in bf16, and for fp8 ones while a step selects few of them (it unpacks
+// their weights, and leaves the rows in bf16).
 constexpr ExpertRule kExpertRules[] = {
     // kernel, forms, operands, min_inner, tile_rows, max_mean_rows
     {ExpertKernel::kTileExperts, kNative, kInt4, 0, 8, 4.0},
     {ExpertKernel::kTileExperts, kNative, kInt4, 0, 16, 9.0},
     {ExpertKernel::kTileExperts, kNative, kInt4, 0, 32, 20.0},
+    {ExpertKernel::kTileExperts, kNative, kFp8Rows, 0, 8, 0.25},
     {ExpertKernel::kTileExperts, kNative, kBf16, 4096, 8, 4.0},
     {ExpertKernel::kTileExperts, kNative, kBf16, 4096, 16, 9.0},
     {ExpertKernel::kStreamExperts, kBothForms, kAll, 0, 8, 4.0},

@@ -231,12 +231,14 @@ constexpr GemmEpilogue kFinishes[] = {GemmEpilogue::kAdd, GemmEpilogue::kActivat
 TEST_P(StreamGemmTest, FloatsEqualAPlainLoop) {
   const std::vector<float> product = Reference(kStreamMaxRows, false);
   const std::vector<float> normed = Reference(kStreamMaxRows, true);
+  // Few rows of int4 weights are multiplied as integers of 14 bits.
+  const double tolerance = matrix_.format == WeightFormat::kInt4 ? 4e-5 : 1e-5;
   for (const int rows : {1, 2, 3, 5, 8, 9, 15, 16}) {
     if (!CanStream(CurrentForm(), matrix_, rows, false)) continue;
     const size_t count = static_cast<size_t>(rows) * matrix_.num_outputs;
     const DeviceMemory out = ToDevice(std::vector<float>(count, NAN));
     Run(rows, GemmEpilogue::kFloat, false, out);
-    EXPECT_LT(RelativeError(ToHost<float>(out, count), std::span(product).first(count)), 1e-5)
+    EXPECT_LT(RelativeError(ToHost<float>(out, count), std::span(product).first(count)), tolerance)
         << rows;
     if (!CanStream(CurrentForm(), matrix_, rows, true)) continue;
     Run(rows, GemmEpilogue::kFloat, true, out);  // rows times the norm's weights are rounded
@@ -413,14 +415,13 @@ constexpr auto kInt4 = WeightFormat::kInt4;
 
 INSTANTIATE_TEST_SUITE_P(
     Sizes, StreamGemmTest,
-    ::testing::Values(GemmCase{kBf16, 16, 256}, GemmCase{kBf16, 32, 4096},
-                      GemmCase{kBf16, 400, 736}, GemmCase{kBf16, 4304, 512},
-                      GemmCase{kBf16, 64, 14336}, GemmCase{kBf16, 1040, 4096},
-                      GemmCase{kFp8, 16, 256}, GemmCase{kFp8, 32, 4096}, GemmCase{kFp8, 400, 736},
-                      GemmCase{kFp8, 4304, 512}, GemmCase{kFp8, 64, 14336},
-                      GemmCase{kInt4, 16, 256}, GemmCase{kInt4, 32, 4096},
-                      GemmCase{kInt4, 400, 736, 4}, GemmCase{kInt4, 4304, 512, 2},
-                      GemmCase{kInt4, 64, 14336}, GemmCase{kInt4, 48, 200, 4}),
+    ::testing::Values(
+        GemmCase{kBf16, 16, 256}, GemmCase{kBf16, 32, 4096}, GemmCase{kBf16, 400, 736},
+        GemmCase{kBf16, 4304, 512}, GemmCase{kBf16, 64, 14336}, GemmCase{kBf16, 1040, 4096},
+        GemmCase{kFp8, 16, 256}, GemmCase{kFp8, 32, 4096}, GemmCase{kFp8, 400, 736},
+        GemmCase{kFp8, 4304, 512}, GemmCase{kFp8, 64, 14336}, GemmCase{kInt4, 16, 256},
+        GemmCase{kInt4, 32, 4096}, GemmCase{kInt4, 400, 736, 4}, GemmCase{kInt4, 4304, 512, 2},
+        GemmCase{kInt4, 64, 14336}, GemmCase{kInt4, 32, 24576}, GemmCase{kInt4, 48, 200, 4}),
     [](const auto& info) {
       const GemmCase& given = info.param;
       const char* format = given.format == kBf16 ? "bf16" : given.format == kFp8 ? "fp8" : "int4";

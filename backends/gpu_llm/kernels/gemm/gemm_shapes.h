@@ -86,17 +86,29 @@ struct StageShape<WeightFormat::kInt4> {  // one block for each warp
   }
 };
 
+// Products of int4 weights with up to so many rows multiply bytes, if the input fits in shared
+// memory. Of a row, the input of a block of columns is 256 bytes, a scale and four sums.
+inline constexpr int kByteRows = 4;
+constexpr int ByteInputBytes(int depth, int num_rows) {
+  const int num_blocks = (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
+  return num_blocks * num_rows * (2 * kInt4BlockColumns + 4 + 16);
+}
+
 struct StreamGemmPlan {
-  bool in_shared;  // whether the input is in shared memory
+  bool in_bytes;   // the input is in shared memory, as bytes (int4_bytes.cuh)
+  bool in_shared;  // the input is in shared memory, in bf16
   int input_bytes, num_stages;
 };
 template <WeightFormat kFormat>
 constexpr StreamGemmPlan PlanFor(const WeightMatrix& weights, int num_rows, bool norms) {
   using Stage = StageShape<kFormat>;
   StreamGemmPlan plan = {};
-  plan.input_bytes = num_rows * InputRowBytes(weights.depth);
-  plan.in_shared = norms || plan.input_bytes <= kMaxSharedInput;
-  if (!plan.in_shared) plan.input_bytes = 0;
+  const int bytes = ByteInputBytes(weights.depth, num_rows);
+  plan.in_bytes =
+      kFormat == WeightFormat::kInt4 && num_rows <= kByteRows && bytes <= kMaxSharedInput;
+  plan.input_bytes = plan.in_bytes ? bytes : num_rows * InputRowBytes(weights.depth);
+  plan.in_shared = !plan.in_bytes && (norms || plan.input_bytes <= kMaxSharedInput);
+  if (!plan.in_bytes && !plan.in_shared) plan.input_bytes = 0;
   // Partial sums, sums of squares, barriers.
   const int fixed = plan.input_bytes + (num_rows <= 8 ? 1 : 2) * 1056 * Stage::kWarps + 256;
   const int stage_bytes = Stage::Bytes(weights.scales_per_block);

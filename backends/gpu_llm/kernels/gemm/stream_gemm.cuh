@@ -217,6 +217,18 @@ __device__ __forceinline__ void Consume(const char* stage, int columns, int scal
   }
 }
 
+// What is added to outputs `output` and `output` + 8 of a token.
+__device__ __forceinline__ void LoadAdded(const StreamGemmParams& p, int output, int64_t token,
+                                          float (&added)[2]) {
+  added[0] = added[1] = 0.0f;
+  if (p.bias != nullptr)
+    added[0] = __bfloat162float(p.bias[output]), added[1] = __bfloat162float(p.bias[output + 8]);
+  if (p.output == GemmEpilogue::kAdd) {
+    const bf16* out = static_cast<const bf16*>(p.out) + token * p.weights.num_outputs;
+    added[0] += __bfloat162float(out[output]), added[1] += __bfloat162float(out[output + 8]);
+  }
+}
+
 // low and high: outputs first + g and first + g + 8 of one token; `added`: their biases, and old
 // values for kAdd.
 __device__ __forceinline__ void Store(const StreamGemmParams& p, int first, int g, int64_t token,
@@ -329,12 +341,7 @@ __global__ void __launch_bounds__(32 * (StageShape<kFormat>::kWarps +
   for (int tile = blockIdx.x; tile < num_tiles; tile += gridDim.x, turn ^= 1) {
     const int output = tile * kTileOutputs + from / 4;
     float added[2] = {};
-    if (stores && p.bias != nullptr)
-      added[0] = __bfloat162float(p.bias[output]), added[1] = __bfloat162float(p.bias[output + 8]);
-    if (stores && p.output == GemmEpilogue::kAdd) {
-      const bf16* out = static_cast<const bf16*>(p.out) + int64_t{token} * p.weights.num_outputs;
-      added[0] += __bfloat162float(out[output]), added[1] += __bfloat162float(out[output + 8]);
-    }
+    if (stores) LoadAdded(p, output, token, added);
     float sums[kTokenTiles][4] = {};
     for (int first = 0; first < depth; first += Stage::kColumns) {
       if constexpr (!kReadsAhead) load(x, first);

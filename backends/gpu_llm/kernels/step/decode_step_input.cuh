@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "backends/gpu_llm/kernels/gemm/int4_bytes.cuh"
 #include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
@@ -33,17 +34,13 @@ struct KTile {
   // 1 has them.
   float sums[2] = {};
 };
-// Int4 weights are bytes as soon as they are masked, and the tensor cores multiply bytes twice as
-// fast as bf16 values. So the only row is two columns of operand b: a value is (256 high + low)
-// times a scale that the warp's K tiles share. The scale makes the largest magnitude take 14 bits.
+// The only row as bytes (int4_bytes.cuh), with a scale that the warp's K tiles share.
 template <>
 struct KTile<WeightFormat::kInt4, true> {
   uint2 bytes[kFragments<WeightFormat::kInt4>];  // lanes with even g: high, with odd g: low
   int32_t sum;                                   // of the values
   float scale;
 };
-constexpr uint32_t kByteOnes = 0x01010101u;
-
 // Moving bits unpacks e4m3 values to 2^-120 of their value. Inputs are multiplied by 2^64 of this,
 // so that small products stay in range, and results by the rest. Inputs of 2^64 or more would
 // become infinite, but the norm of such a row already is.
@@ -232,36 +229,21 @@ class RowShare {
   template <typename Place>
   __device__ static __forceinline__ float StoreBytes(const float (&values)[kEach][8],
                                                      const Place& place) {
-    uint32_t largest = 0;  // magnitudes are ordered as their bits
+    uint32_t largest = 0;
 #pragma unroll
-    for (const auto& of_fragment : values) {
-#pragma unroll
-      for (const float value : of_fragment)
-        largest = max(largest, __float_as_uint(value) & 0x7fffffffu);
-    }
-    largest = __reduce_max_sync(0xffffffffu, largest);
-    const uint32_t exponent = max(largest >> 23, 14u);
-    const float factor = __uint_as_float((267u - exponent) << 23);
+    for (const auto& of_fragment : values) largest = max(largest, LargestMagnitude(of_fragment));
+    const ByteScale scale(__reduce_max_sync(0xffffffffu, largest));
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
-      uint32_t low[8], high[8];
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        low[j] = __float_as_uint(fmaf(values[i][j], factor, 0x1.8p23f));  // the integer mod 2^16
-        high[j] = low[j] + 128;  // because the low byte is signed
-      }
-      const auto pack = [](const uint32_t(&from)[8], int first, uint32_t byte) {
-        return __byte_perm(__byte_perm(from[first], from[first + 4], byte),
-                           __byte_perm(from[first + 1], from[first + 5], byte), 0x5410);
-      };
+      const InputBytes bytes = ToInputBytes(values[i], scale.factor());
       const int fragment = 8 * i + Group();
-      const auto store = [&](int half, uint32_t even, uint32_t odd) {
-        reinterpret_cast<uint2*>(place(BytesPlace(fragment, half)))[fragment % 2] = {even, odd};
+      const auto store = [&](int half, const uint2& words) {
+        reinterpret_cast<uint2*>(place(BytesPlace(fragment, half)))[fragment % 2] = words;
       };
-      store(0, pack(high, 0, 0x0051), pack(high, 2, 0x0051));
-      store(1, pack(low, 0, 0x0040), pack(low, 2, 0x0040));
+      store(0, bytes.high);
+      store(1, bytes.low);
     }
-    return __uint_as_float(largest < 0x7f800000u ? (exponent - 13u) << 23 : 0x7fc00000u);
+    return scale.scale();
   }
 
   uint4 words_[kEach];

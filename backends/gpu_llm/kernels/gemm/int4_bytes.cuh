@@ -1,0 +1,63 @@
+// Inputs of products with int4 weights as bytes. Int4 weights are bytes as soon as they are masked,
+// and the tensor cores multiply bytes twice as fast as bf16 values. So a row of the input is two
+// columns of operand b: a value is (256 high + low) times a scale that many values share. The scale
+// makes the largest magnitude take 14 bits: a bf16 value is exact unless it is less than 1/64 of
+// the largest. Device code only.
+#pragma once
+
+#include "backends/gpu_llm/kernels/device/device.cuh"
+
+namespace nereid::gpu::NEREID_KERNEL_FORM {
+
+constexpr uint32_t kByteOnes = 0x01010101u;
+
+// The bits of the largest magnitude of eight values; magnitudes are ordered as their bits.
+__device__ __forceinline__ uint32_t LargestMagnitude(const float (&values)[8]) {
+  uint32_t largest = 0;
+#pragma unroll
+  for (const float value : values) largest = max(largest, __float_as_uint(value) & 0x7fffffffu);
+  return largest;
+}
+
+// What values are multiplied by to become integers, and what the integers are multiplied by
+// afterwards. `largest`: the bits of their largest magnitude.
+class ByteScale {
+ public:
+  __device__ explicit ByteScale(uint32_t largest)
+      : largest_(largest), exponent_(max(largest >> 23, 14u)) {}
+  __device__ float factor() const { return __uint_as_float((267u - exponent_) << 23); }
+  // Not a number if a value is not finite.
+  __device__ float scale() const {
+    return __uint_as_float(largest_ < 0x7f800000u ? (exponent_ - 13u) << 23 : 0x7fc00000u);
+  }
+
+ private:
+  uint32_t largest_, exponent_;
+};
+
+// The bytes of the inputs that belong to a word of weights (weight_format.h): x of the four even
+// nibbles, y of the four odd ones.
+struct InputBytes {
+  uint2 high, low;
+  int32_t sum;  // of the eight integers
+};
+__device__ __forceinline__ InputBytes ToInputBytes(const float (&values)[8], float factor) {
+  constexpr float kInteger = 0x1.8p23f;  // added to an integer, leaves it in the last 16 bits
+  uint32_t low[8], high[8];
+  int32_t sum = 0;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    low[i] = __float_as_uint(fmaf(values[i], factor, kInteger));
+    high[i] = low[i] + 128;  // because the low byte is signed
+    sum += static_cast<int32_t>(low[i] - 0x4b400000u);
+  }
+  const auto pack = [](const uint32_t(&from)[8], int first, uint32_t byte) {
+    return __byte_perm(__byte_perm(from[first], from[first + 4], byte),
+                       __byte_perm(from[first + 1], from[first + 5], byte), 0x5410);
+  };
+  return {{pack(high, 0, 0x0051), pack(high, 2, 0x0051)},
+          {pack(low, 0, 0x0040), pack(low, 2, 0x0040)},
+          sum};
+}
+
+}  // namespace nereid::gpu::NEREID_KERNEL_FORM
