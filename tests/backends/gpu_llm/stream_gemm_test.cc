@@ -343,7 +343,7 @@ TEST_P(StreamGemmTest, SplitGemmEqualsAPlainLoop) {
           static_cast<float>(sum * row_factors[row]);
     }
   }
-  const double tolerance = is_fp8 ? 4e-3 : 3e-5;  // fp8 sums have about 14 bits
+  const double tolerance = is_fp8 ? 4e-3 : 5e-5;  // fp8 sums have about 14 bits
   const int last_split = testing::HasNativeKernels() ? kEqualShares : kMaxSplit;
   for (const int rows :
        {1, 3, 8, 9, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 200, 255, 256, 257}) {
