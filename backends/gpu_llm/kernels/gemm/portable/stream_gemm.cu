@@ -4,13 +4,15 @@
 // as long as both operands agree, so that a thread reads 16 contiguous bytes. Blocks are
 // persistent: a warp loads its next steps, also those of the block's next tile, before it
 // multiplies the current one. The input is read through the caches. The factor of the norm, which
-// depends on the whole row, is applied to the sums. Bound by memory bandwidth.
+// depends on the whole row, is applied to the sums. Up to kByteRows rows of int4 weights are
+// multiplied as bytes (stream_bytes.cuh), unless the input is too long. Bound by memory bandwidth.
 #include <algorithm>
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
 #include "backends/gpu_llm/kernels/gemm/fp8_to_bf16.cuh"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
+#include "backends/gpu_llm/kernels/gemm/stream_bytes.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {
@@ -296,6 +298,93 @@ void LaunchFormat(const StreamGemmParams& p, int num_processors, cudaStream_t st
   }
 }
 
+template <bool kOneScale>
+__global__ void __launch_bounds__(kThreads, BlocksOfProcessor(1))
+    StreamBytesKernel(const __grid_constant__ StreamGemmParams p, int warps_a_row) {
+  using namespace stream_bytes;
+  constexpr int kAhead = 2;  // blocks of weights
+  extern __shared__ __align__(16) char memory[];
+  __shared__ float2 parts[2][kWarps][32];
+  __shared__ float squares[stream_gemm_shape::kByteRows][kWarps];
+  const WeightMatrix& w = p.weights;
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+  const int num_tiles = w.num_outputs / kTileOutputs, grid = static_cast<int>(gridDim.x);
+  const int num_blocks = (w.depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
+  LaunchNext();
+  // What is loaded next: the warp's blocks of a tile, then of the next tile.
+  int load_tile = static_cast<int>(blockIdx.x), load_block = warp;
+  const auto load = [&](WeightBlock<kOneScale>& block) {
+    block = {};
+    if (load_tile < num_tiles && load_block < num_blocks) {
+      block.Load(
+          static_cast<const char*>(w.data) +
+              load_tile * Int4TileBytes(w.depth, w.scales_per_block) +
+              load_block * Int4BlockBytes(w.scales_per_block),
+          w.scales_per_block, [](const uint4* from) { return LoadStreaming(from); },
+          [](const uint32_t* from) { return __ldg(from); });
+    }
+    load_block += kWarps;
+    if (load_block >= num_blocks) load_tile += grid, load_block = warp;
+  };
+  WeightBlock<kOneScale> blocks[kAhead + 1];
+#pragma unroll
+  for (int i = 0; i < kAhead; ++i) load(blocks[i]);
+  WaitForPrevious();
+  const ByteInput input(memory, w.depth, p.num_rows);
+  FillBytes<kWarps>(p, warps_a_row, input, squares);
+  __syncthreads();
+  float factor = 1.0f;
+  if (t < p.num_rows && p.norm_weight != nullptr) {
+    float sum = 0.0f;
+    for (int i = 0; i < warps_a_row; ++i) sum += squares[t][i];
+    factor = rsqrtf(sum / static_cast<float>(w.depth) + p.epsilon);
+  }
+  int turn = 0;
+  for (int tile = static_cast<int>(blockIdx.x); tile < num_tiles; tile += grid, ++turn) {
+    float totals[2] = {};
+    for (int first = warp; first < num_blocks; first += kWarps) {
+      load(blocks[kAhead]);
+      BlockInput x;
+      x.Load(input, first);
+      MultiplyBlock(blocks[0], x, totals);
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) blocks[i] = blocks[i + 1];
+    }
+    parts[turn % 2][warp][lane] = {totals[0], totals[1]};
+    __syncthreads();
+    // The warps take turns at adding the sums. The next tile's go to the other buffer.
+    if (turn % kWarps != warp || t >= p.num_rows) continue;
+    float low = 0.0f, high = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) {
+      const float2 part = parts[turn % 2][i][lane];
+      low += part.x, high += part.y;
+    }
+    Store(p, tile * kTileOutputs, g, t, low * factor, high * factor);
+  }
+}
+
+// Blocks of threads of a multiprocessor that has 100 KB of shared memory, if the input takes
+// `input_bytes` of each. 0: an input is too long for the 48 KB that every launch may have.
+int BytesBlocksOfProcessor(int input_bytes) {
+  constexpr int kFixedBytes = 6 * 1024;  // sums, and what the driver reserves
+  if (input_bytes + kFixedBytes > 48 * 1024) return 0;
+  return std::min(BlocksOfProcessor(1), 100 * 1024 / (input_bytes + kFixedBytes));
+}
+
+void LaunchInt4(const StreamGemmParams& p, int num_processors, cudaStream_t stream) {
+  const int bytes = stream_gemm_shape::ByteInputBytes(p.weights.depth, p.num_rows);
+  const int blocks = p.num_rows <= stream_gemm_shape::kByteRows ? BytesBlocksOfProcessor(bytes) : 0;
+  if (blocks == 0) return LaunchFormat<WeightFormat::kInt4>(p, num_processors, stream);
+  const int warps_a_row = p.num_rows == 1 ? kWarps : p.num_rows == 2 ? kWarps / 2 : kWarps / 4;
+  const auto launch = [&](auto kernel) {
+    Launch(kernel, std::min(p.weights.num_outputs / kTileOutputs, num_processors * blocks),
+           kThreads, bytes, stream, p, warps_a_row);
+  };
+  p.weights.scales_per_block == 1 ? launch(StreamBytesKernel<true>)
+                                  : launch(StreamBytesKernel<false>);
+}
+
 }  // namespace
 
 void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t stream) {
@@ -305,7 +394,7 @@ void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t
     case WeightFormat::kFp8:
       return LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);
     case WeightFormat::kInt4:
-      return LaunchFormat<WeightFormat::kInt4>(params, num_processors, stream);
+      return LaunchInt4(params, num_processors, stream);
   }
 }
 
