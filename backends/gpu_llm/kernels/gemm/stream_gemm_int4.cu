@@ -10,51 +10,13 @@ namespace {
 using namespace stream_bytes;
 using Stage = StageShape<WeightFormat::kInt4>;
 
-// The sums that the warps have of a tile. The warps take turns at adding them, so that the others
-// begin the next tile at once.
-struct TileSums {
-  static constexpr int kBuffers = 4;
-
-  float2 parts[kBuffers][Stage::kWarps][32];
-  uint64_t written[kBuffers], read[kBuffers];
-
-  __device__ void Init() {
-    for (int i = 0; i < kBuffers; ++i) {
-      BarrierInit(written + i, Stage::kWarps);
-      BarrierInit(read + i, 1);
-    }
-  }
-  // Stores this warp's sums of its `turn`-th tile.
-  __device__ __forceinline__ void Put(int turn, float2 sums) {
-    const int buffer = turn % kBuffers, round = turn / kBuffers;
-    if (round > 0) BarrierWait(read + buffer, (round - 1) & 1);
-    parts[buffer][threadIdx.x / 32][threadIdx.x % 32] = sums;
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) BarrierArrive(written + buffer);
-  }
-  // Called by one warp for each turn. Returns the sums of this lane's outputs.
-  __device__ __forceinline__ float2 Take(int turn) {
-    const int buffer = turn % kBuffers;
-    BarrierWait(written + buffer, turn / kBuffers & 1);
-    float2 sums = {};
-#pragma unroll
-    for (int warp = 0; warp < Stage::kWarps; ++warp) {
-      const float2 part = parts[buffer][warp][threadIdx.x % 32];
-      sums.x += part.x, sums.y += part.y;
-    }
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) BarrierArrive(read + buffer);
-    return sums;
-  }
-};
-
 template <bool kOneScale>
 __global__ void __launch_bounds__(32 * (Stage::kWarps + Stage::kProducers), 1)
     StreamBytesKernel(StreamGemmParams p, int num_stages, int warps_a_row) {
   constexpr int kWarps = Stage::kWarps;
   extern __shared__ __align__(128) char ring[];
   __shared__ uint64_t full[kMaxStages], empty[kMaxStages];
-  __shared__ TileSums tile_sums;
+  __shared__ float2 parts[2][kWarps][32];
   __shared__ float squares[kByteRows][kWarps];
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int depth = p.weights.depth, scales_per_block = p.weights.scales_per_block;
@@ -65,7 +27,6 @@ __global__ void __launch_bounds__(32 * (Stage::kWarps + Stage::kProducers), 1)
       BarrierInit(full + stage, 1);
       BarrierInit(empty + stage, kWarps);
     }
-    tile_sums.Init();
     BarrierInitFence();
   }
   __syncthreads();
@@ -86,7 +47,8 @@ __global__ void __launch_bounds__(32 * (Stage::kWarps + Stage::kProducers), 1)
   const int num_blocks = (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
   int stage = 0, parity = 0, turn = 0;
   for (int tile = blockIdx.x; tile < num_tiles; tile += gridDim.x, ++turn) {
-    const bool finishes = turn % kWarps == warp, stores = finishes && t < p.num_rows;
+    // The warps take turns at adding the sums. The next tile's go to the other buffer.
+    const bool stores = turn % kWarps == warp && t < p.num_rows;
     float added[2] = {};
     if (stores) LoadAdded(p, tile * kTileOutputs + g, t, added);
     float totals[2] = {};
@@ -106,11 +68,16 @@ __global__ void __launch_bounds__(32 * (Stage::kWarps + Stage::kProducers), 1)
       if (lane == 0) BarrierArrive(empty + stage);
       if (++stage == num_stages) stage = 0, parity ^= 1;
     }
-    tile_sums.Put(turn, {totals[0], totals[1]});
-    if (!finishes) continue;
-    const float2 sums = tile_sums.Take(turn);
+    parts[turn % 2][warp][lane] = {totals[0], totals[1]};
+    SyncConsumers<kWarps>();
     if (!stores) continue;
-    Store(p, tile * kTileOutputs, g, t, sums.x * factor, sums.y * factor, added, activation);
+    float low = 0.0f, high = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) {
+      const float2 part = parts[turn % 2][i][lane];
+      low += part.x, high += part.y;
+    }
+    Store(p, tile * kTileOutputs, g, t, low * factor, high * factor, added, activation);
   }
 }
 
