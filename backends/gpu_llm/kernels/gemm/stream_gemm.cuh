@@ -8,7 +8,7 @@
 // The factor of the norm, which depends on the whole row, is applied to the sums.
 //
 // Bound by memory bandwidth. Share of an H200's 4.65 TB/s, consecutive launches with 1 row: bf16 70
-// to 83 %, int4 33 to 55 %, which the unpacking instructions limit (bench/results/gpu_llm.csv).
+// to 83 % (bench/results/gpu_llm.csv), int4 38 to 66 % (gpu_few_rows.csv).
 #pragma once
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
