@@ -77,7 +77,8 @@ struct ProductRule {
   ProductCondition condition;
 };
 // The limits of the native form were measured on the layers and the LM head of an 8B model on an
-// H200, those of the portable form on the layers on an H100. More than kStreamMaxRows rows take
+// H200, those of int4 and fp8 also with whole models of other families (gpu_few_rows.csv); those of
+// the portable form on the layers on an H100. More than kStreamMaxRows rows take
 // several launches of the stream GEMM, each of which reads the weights. Above the limits of
 // SplitGemm(), dequantizing int4 and fp8 weights to memory costs less than cuBLASLt gains.
 constexpr ProductRule kProductRules[] = {

@@ -356,7 +356,7 @@ TEST_F(StreamExpertsTest, QuantizedWeightsOfAnyShape) {
       gemm.weights = weights.as<__nv_bfloat16>();
       gemm.expert_stride = int64_t{e.num_outputs} * e.depth;
       gemm.out = expected.data();
-      // The sorted order is the first sort's.
+      // GroupedGemm() gets the same order of rows, in tiles of its own size.
       std::vector<ExpertTile> small;
       for (const ExpertTile& tile : ToHost<ExpertTile>(tiles, num_tiles)) {
         for (int done = 0; done < tile.count; done += kSmallExpertTile) {

@@ -1,4 +1,4 @@
-// The fixture of tests of single kernels: values in bf16 on both sides.
+// The fixture of tests of single kernels: makes random inputs and reads results.
 #pragma once
 
 #include <random>
@@ -9,12 +9,13 @@
 
 namespace nereid::gpu {
 
-// A bf16 result: 2^-9 relative, plus some for another order of additions.
+// The relative error that a result in bf16 may have: rounding takes up to 2^-9 of it, sums in
+// another order the rest.
 constexpr double kSmallKernelTolerance = 4e-3;
 
 class SmallKernelsTest : public testing::GpuTest<::testing::Test> {
  protected:
-  // Values that bf16 represents exactly, on both sides.
+  // The same values in host and in device memory. bf16 represents them exactly.
   struct Values {
     std::vector<float> host;
     DeviceMemory device;

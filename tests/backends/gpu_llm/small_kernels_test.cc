@@ -1,5 +1,6 @@
 // Norms, activations, residual addition, logits and embeddings, each against the CPU's kernel or a
-// plain loop, on the same bf16 values, at odd sizes.
+// plain loop, on the same bf16 values, at sizes that are no multiples of what a kernel computes at
+// once.
 #include <algorithm>
 #include <iostream>
 #include <random>

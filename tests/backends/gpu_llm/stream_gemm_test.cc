@@ -231,7 +231,7 @@ constexpr GemmEpilogue kFinishes[] = {GemmEpilogue::kAdd, GemmEpilogue::kActivat
 TEST_P(StreamGemmTest, FloatsEqualAPlainLoop) {
   const std::vector<float> product = Reference(kStreamMaxRows, false);
   const std::vector<float> normed = Reference(kStreamMaxRows, true);
-  // Few rows of int4 weights are multiplied as integers of 14 bits.
+  // For int4 weights a kernel may round the input to integers whose largest has 14 bits.
   const double tolerance = matrix_.format == WeightFormat::kInt4 ? 4e-5 : 1e-5;
   for (const int rows : {1, 2, 3, 5, 8, 9, 15, 16}) {
     if (!CanStream(CurrentForm(), matrix_, rows, false)) continue;

@@ -26,7 +26,8 @@ struct SplitScratch {
 
 // Weight-streaming GEMM for few rows, bound by reading the weights: out = in x weights^T. Weight
 // copies start before the previous kernel has ended. The RMS norm of the input and the unpacking of
-// quantized weights are fused.
+// quantized weights are fused. The input of int4 weights may be rounded: values below 1/64 of the
+// largest in a block of columns lose bits.
 struct StreamGemmParams {
   WeightMatrix weights;
   const __nv_bfloat16* in;           // [.., depth]

@@ -86,8 +86,9 @@ struct StageShape<WeightFormat::kInt4> {  // one block for each warp
   }
 };
 
-// Products of int4 weights with up to so many rows multiply bytes, if the input fits in shared
-// memory. Of a row, the input of a block of columns is 256 bytes, a scale and four sums.
+// The stream GEMM multiplies inputs of up to so many rows by int4 weights as bytes, if they fit in
+// shared memory (stream_bytes.cuh). There the part of a row that belongs to a block of weights
+// takes two bytes a column, and has a scale and four sums.
 inline constexpr int kByteRows = 4;
 constexpr int ByteInputBytes(int depth, int num_rows) {
   const int num_blocks = (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;

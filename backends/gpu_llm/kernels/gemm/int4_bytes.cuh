@@ -1,8 +1,9 @@
-// Inputs of products with int4 weights as bytes. Int4 weights are bytes as soon as they are masked,
-// and the tensor cores multiply bytes twice as fast as bf16 values. So a row of the input is two
-// columns of operand b: a value is (256 high + low) times a scale that many values share. The scale
-// makes the largest magnitude take 14 bits: a bf16 value is exact unless it is less than 1/64 of
-// the largest. Device code only.
+// Converts the input of products with int4 weights to bytes. A mask alone makes bytes of int4
+// weights, and the tensor cores multiply bytes twice as fast as bf16 values. A value of the input
+// becomes an integer of two bytes, times a scale that several values share; operand b of the
+// product has the high bytes of a row in one column and the low bytes in another. The scale makes
+// the largest magnitude take 14 bits: a bf16 value is exact unless it is less than 1/64 of the
+// largest. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
@@ -11,7 +12,8 @@ namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 constexpr uint32_t kByteOnes = 0x01010101u;
 
-// The bits of the largest magnitude of eight values; magnitudes are ordered as their bits.
+// Returns the bits of the largest magnitude of eight values. Magnitudes of floats have the same
+// order as their bits.
 __device__ __forceinline__ uint32_t LargestMagnitude(const float (&values)[8]) {
   uint32_t largest = 0;
 #pragma unroll
@@ -19,8 +21,8 @@ __device__ __forceinline__ uint32_t LargestMagnitude(const float (&values)[8]) {
   return largest;
 }
 
-// What values are multiplied by to become integers, and what the integers are multiplied by
-// afterwards. `largest`: the bits of their largest magnitude.
+// The scale of values whose largest magnitude has the bits `largest`: factor() makes integers of
+// the values, scale() makes values of the integers.
 class ByteScale {
  public:
   __device__ explicit ByteScale(uint32_t largest)
@@ -35,21 +37,24 @@ class ByteScale {
   uint32_t largest_, exponent_;
 };
 
-// The bytes of the inputs that belong to a word of weights (weight_format.h): x of the four even
-// nibbles, y of the four odd ones.
+// The high and low bytes of the eight inputs that belong to a word of weights (weight_format.h).
+// x has the inputs of the word's even nibbles: columns 0, 4, 1 and 5. y has those of its odd
+// nibbles: columns 2, 6, 3 and 7.
 struct InputBytes {
   uint2 high, low;
   int32_t sum;  // of the eight integers
 };
 __device__ __forceinline__ InputBytes ToInputBytes(const float (&values)[8], float factor) {
-  constexpr float kInteger = 0x1.8p23f;  // added to an integer, leaves it in the last 16 bits
+  // A float of this size has a last bit of 1: the sum with an integer has the integer in its bits.
+  constexpr float kInteger = 0x1.8p23f;
+  constexpr uint32_t kIntegerBits = 0x4b400000u;  // of kInteger
   uint32_t low[8], high[8];
   int32_t sum = 0;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
     low[i] = __float_as_uint(fmaf(values[i], factor, kInteger));
     high[i] = low[i] + 128;  // because the low byte is signed
-    sum += static_cast<int32_t>(low[i] - 0x4b400000u);
+    sum += static_cast<int32_t>(low[i] - kIntegerBits);
   }
   const auto pack = [](const uint32_t(&from)[8], int first, uint32_t byte) {
     return __byte_perm(__byte_perm(from[first], from[first + 4], byte),

@@ -14,14 +14,15 @@ constexpr int kBlockSteps = kInt4BlockColumns / 32;  // products of the tensor c
 // The input in shared memory. A block is the part of a row that belongs to a block of weights:
 // kInt4BlockColumns columns.
 struct ByteInput {
-  // Of each block and row 16 words of 16 bytes: (half of the columns, high or low bytes, t). A word
-  // has what lane 4 g + t multiplies in the two steps of that half.
+  // For each block and row 16 words of 16 bytes, by half of the columns, then high and low bytes,
+  // then t: what lane 4 g + t multiplies in the two steps of that half.
   uint4* words;
   int4* sums;  // of the integers of each step of 32 columns
   float* scales;
   int num_rows;
 
-  // Columns of operand b without a row get the first row; nobody uses their sums.
+  // Operand b always has four rows. The first row stands in for those that do not exist, and the
+  // sums that it gives there are ignored.
   __device__ int Row(int row) const { return row < num_rows ? row : 0; }
 
   __device__ ByteInput(char* shared, int depth, int rows) : num_rows(rows) {
@@ -32,9 +33,31 @@ struct ByteInput {
   }
 };
 
-// Converts the input rows, multiplied by the norm's weights if there is a norm. Half a warp
-// converts a block. `squares` gets the sum of squares of each row, in one part for each of the
-// row's warps. Called by kWarps warps.
+// Converts a block of a row, of which each lane of half a warp has eight columns, and writes it
+// unless `exists` is false. Called by the whole warp, each half for a block of its own.
+__device__ __forceinline__ void StoreBlock(const ByteInput& input, const float (&values)[8],
+                                           int row, int block, bool exists) {
+  uint32_t largest = LargestMagnitude(values);
+#pragma unroll
+  for (int lanes = 8; lanes > 0; lanes /= 2)
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
+  const ByteScale scale(largest);
+  InputBytes bytes = ToInputBytes(values, scale.factor());
+  bytes.sum += __shfl_xor_sync(0xffffffffu, bytes.sum, 1);  // of the four lanes of a step
+  bytes.sum += __shfl_xor_sync(0xffffffffu, bytes.sum, 2);
+  if (!exists) return;
+  const int part = threadIdx.x % 16, step = part / 4, t = part % 4;
+  const int at = block * input.num_rows + row;
+  uint2* const words = reinterpret_cast<uint2*>(input.words + 16 * at + step / 2 * 8 + t);
+  words[step % 2] = bytes.high;
+  words[8 + step % 2] = bytes.low;
+  if (t == 0) reinterpret_cast<int32_t*>(input.sums + at)[step] = bytes.sum;
+  if (part == 0) input.scales[at] = scale.scale();
+}
+
+// Writes the input rows to shared memory as bytes, multiplied by the norm's weights if there is a
+// norm. Each row has `warps_a_row` warps, and half a warp converts one block at a time.
+// `squares[row]` gets the sum of squares of each of these warps' columns. Called by kWarps warps.
 template <int kWarps>
 __device__ void FillBytes(const StreamGemmParams& p, int warps_a_row, const ByteInput& input,
                           float (*squares)[kWarps]) {
@@ -70,21 +93,7 @@ __device__ void FillBytes(const StreamGemmParams& p, int warps_a_row, const Byte
 #pragma unroll
           for (int j = 0; j < 8; ++j) squared += values[j] * values[j], values[j] *= weights[j];
         }
-        uint32_t largest = LargestMagnitude(values);
-#pragma unroll
-        for (int lanes = 8; lanes > 0; lanes /= 2)
-          largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
-        const ByteScale scale(largest);
-        InputBytes bytes = ToInputBytes(values, scale.factor());
-        bytes.sum += __shfl_xor_sync(0xffffffffu, bytes.sum, 1);  // of the four lanes of a step
-        bytes.sum += __shfl_xor_sync(0xffffffffu, bytes.sum, 2);
-        if (block >= num_blocks) continue;
-        const int at = block * p.num_rows + row, step = part / 4, t = part % 4;
-        uint2* const words = reinterpret_cast<uint2*>(input.words + 16 * at + step / 2 * 8 + t);
-        words[step % 2] = bytes.high;
-        words[8 + step % 2] = bytes.low;
-        if (t == 0) reinterpret_cast<int32_t*>(input.sums + at)[step] = bytes.sum;
-        if (part == 0) input.scales[at] = scale.scale();
+        StoreBlock(input, values, row, block, block < num_blocks);
       }
     }
     squared = WarpSum(squared);
@@ -92,10 +101,11 @@ __device__ void FillBytes(const StreamGemmParams& p, int warps_a_row, const Byte
   }
 }
 
-// The input of a block of weights in registers. A row is two of the eight columns of operand b.
+// What a lane needs of the input to multiply a block of weights. A row of the input is two of the
+// eight columns of operand b.
 struct BlockInput {
-  uint4 words[2];  // of the row that is this lane's column
-  int4 sums;       // of the row whose sums this lane has
+  uint4 words[2];  // of row g / 2, of which this lane has a column of operand b
+  int4 sums;       // of row t, of which this lane gets the products
   float scale;
 
   __device__ __forceinline__ void Load(const ByteInput& input, int block) {

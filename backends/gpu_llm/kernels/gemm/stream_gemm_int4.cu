@@ -1,5 +1,5 @@
-// The stream GEMM for int4 weights. Up to kByteRows rows are multiplied as bytes
-// (stream_bytes.cuh), unless the input does not fit in shared memory as bytes.
+// The stream GEMM for int4 weights. Inputs of up to kByteRows rows are multiplied as bytes
+// (stream_bytes.cuh) if they fit in shared memory, all others in bf16 (stream_gemm.cuh).
 #include "backends/gpu_llm/kernels/gemm/stream_bytes.cuh"
 #include "backends/gpu_llm/kernels/gemm/stream_gemm.cuh"
 
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(32 * (Stage::kWarps + Stage::kProducers), 1)
   const ByteInput input(ring + num_stages * stage_bytes, depth, p.num_rows);
   FillBytes<kWarps>(p, warps_a_row, input, squares);
   SyncConsumers<kWarps>();
-  // A lane stores outputs g and g + 8 of a tile for row t.
+  // Of each tile that its warp adds up, a lane stores outputs g and g + 8 of row t.
   float factor = 1.0f;
   if (t < p.num_rows && p.norm_weight != nullptr) {
     float sum = 0.0f;
@@ -47,7 +47,8 @@ __global__ void __launch_bounds__(32 * (Stage::kWarps + Stage::kProducers), 1)
   const int num_blocks = (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
   int stage = 0, parity = 0, turn = 0;
   for (int tile = blockIdx.x; tile < num_tiles; tile += gridDim.x, ++turn) {
-    // The warps take turns at adding the sums. The next tile's go to the other buffer.
+    // The warps take turns at adding up all warps' sums of a tile. Those of the next tile are
+    // written to the other buffer, so that the others need not wait for this warp.
     const bool stores = turn % kWarps == warp && t < p.num_rows;
     float added[2] = {};
     if (stores) LoadAdded(p, tile * kTileOutputs + g, t, added);

@@ -4,8 +4,9 @@
 // as long as both operands agree, so that a thread reads 16 contiguous bytes. Blocks are
 // persistent: a warp loads its next steps, also those of the block's next tile, before it
 // multiplies the current one. The input is read through the caches. The factor of the norm, which
-// depends on the whole row, is applied to the sums. Up to kByteRows rows of int4 weights are
-// multiplied as bytes (stream_bytes.cuh), unless the input is too long. Bound by memory bandwidth.
+// depends on the whole row, is applied to the sums. Inputs of up to kByteRows
+// rows are multiplied by int4 weights as bytes (stream_bytes.cuh), unless they are too long. Bound
+// by memory bandwidth.
 #include <algorithm>
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
@@ -311,7 +312,8 @@ __global__ void __launch_bounds__(kThreads, BlocksOfProcessor(1))
   const int num_tiles = w.num_outputs / kTileOutputs, grid = static_cast<int>(gridDim.x);
   const int num_blocks = (w.depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
   LaunchNext();
-  // What is loaded next: the warp's blocks of a tile, then of the next tile.
+  // The block of weights that this warp loads next. It has every kWarps-th block of a tile, and
+  // then of the next tile of this block of threads.
   int load_tile = static_cast<int>(blockIdx.x), load_block = warp;
   const auto load = [&](WeightBlock<kOneScale>& block) {
     block = {};
@@ -352,7 +354,8 @@ __global__ void __launch_bounds__(kThreads, BlocksOfProcessor(1))
     }
     parts[turn % 2][warp][lane] = {totals[0], totals[1]};
     __syncthreads();
-    // The warps take turns at adding the sums. The next tile's go to the other buffer.
+    // The warps take turns at adding up all warps' sums of a tile. Those of the next tile are
+    // written to the other buffer, so that the others need not wait for this warp.
     if (turn % kWarps != warp || t >= p.num_rows) continue;
     float low = 0.0f, high = 0.0f;
 #pragma unroll
@@ -364,8 +367,9 @@ __global__ void __launch_bounds__(kThreads, BlocksOfProcessor(1))
   }
 }
 
-// Blocks of threads of a multiprocessor that has 100 KB of shared memory, if the input takes
-// `input_bytes` of each. 0: an input is too long for the 48 KB that every launch may have.
+// Returns how many blocks of threads a multiprocessor with 100 KB of shared memory has room for if
+// each of them keeps `input_bytes` of input there. 0: the input is too long for the 48 KB that
+// every launch may have.
 int BytesBlocksOfProcessor(int input_bytes) {
   constexpr int kFixedBytes = 6 * 1024;  // sums, and what the driver reserves
   if (input_bytes + kFixedBytes > 48 * 1024) return 0;
