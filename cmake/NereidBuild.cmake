@@ -53,6 +53,7 @@ if(NEREID_SANITIZE STREQUAL "address")
   endif()
   if(NEREID_BUILD_FUZZERS)
     add_compile_options(-fsanitize=fuzzer-no-link)  # lets the fuzzer see which branches of the libraries run
+    set(NEREID_TEST_OPTIONS -fno-sanitize=fuzzer-no-link)  # of test programs, which compile in less time without it
   endif()
 elseif(NEREID_SANITIZE STREQUAL "thread")
   # Protobuf's headers change the layout of classes if __SANITIZE_THREAD__ is defined, but the system's library was built without it. The macro is

@@ -1,7 +1,12 @@
 # Precompiled headers and lower optimisation, which shorten the builds of scripts/build and scripts/test. The dev preset uses neither, so that
 # each file is also compiled with only the headers that it includes.
-if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID MATCHES "^(GNU|Clang)$")
   return()
+endif()
+# What ccache needs to cache files with precompiled headers, beside what NereidBuild.cmake sets.
+set(pch_option -fpch-preprocess)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  set(pch_option "SHELL:-Xclang -fno-pch-timestamp")
 endif()
 
 # Libraries whose code runs at start, at load or in tools, and not for each request.
@@ -27,7 +32,7 @@ function(nereid_precompiled name)
     add_executable(${name} EXCLUDE_FROM_ALL ${CMAKE_BINARY_DIR}/precompiled/${name}.cc)
   endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBS})
-  target_compile_options(${name} PRIVATE ${arg_OPTIONS} -fpch-preprocess)
+  target_compile_options(${name} PRIVATE ${arg_OPTIONS} "${pch_option}")
   target_precompile_headers(${name} PRIVATE <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint> <cstring> <deque>
     <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <thread> <unordered_map>
     <utility> <variant> <vector> ${arg_HEADERS})
@@ -36,12 +41,14 @@ endfunction()
 nereid_precompiled(nereid_library_headers TYPE LIBRARY LIBS NereidBackend::sdk nlohmann_json::nlohmann_json
   HEADERS ${PROJECT_SOURCE_DIR}/base/json_reader.h)
 if(GTest_FOUND AND NEREID_BUILD_TESTS)
-  nereid_precompiled(nereid_test_headers TYPE EXECUTABLE LIBS nlohmann_json::nlohmann_json GTest::gtest HEADERS <nlohmann/json.hpp> <gtest/gtest.h> OPTIONS -O0)
+  nereid_precompiled(nereid_test_headers TYPE EXECUTABLE LIBS nlohmann_json::nlohmann_json GTest::gtest
+    HEADERS <nlohmann/json.hpp> <gtest/gtest.h> OPTIONS -O0 ${NEREID_TEST_OPTIONS})
 endif()
 
 # Libraries with C++ files use the first one, test programs the second. Not the CPU operators, which have options of their own, not tests that are
 # optimised, not generated code, and in a release build that is not quick no library that runs for each request: GCC 12 inlines less of a precompiled
-# header (a small HTTP request took 10 to 13 % more instructions: bench/results/host_instructions.csv).
+# header (a small HTTP request took 10 to 13 % more instructions: bench/results/host_instructions.csv). Clang refuses a header that was precompiled
+# with another level of optimisation, so there libraries with a level of their own are not among them either.
 set(folders ${PROJECT_SOURCE_DIR})
 while(folders)
   list(POP_FRONT folders folder)
@@ -53,7 +60,7 @@ while(folders)
     get_target_property(sources ${target} SOURCES)
     get_target_property(options ${target} COMPILE_OPTIONS)
     if(target MATCHES "^nereid_((library|test)_headers|proto)$" OR NOT sources MATCHES "\\.cc" OR sources MATCHES "\\.c(;|$)" OR
-       options MATCHES "-m(avx|amx|arch)")
+       options MATCHES "-m(avx|amx|arch)" OR (options MATCHES "-O1" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang"))
       continue()
     elseif(type MATCHES "^(STATIC|SHARED|MODULE|OBJECT)_LIBRARY$")
       if(CMAKE_BUILD_TYPE STREQUAL "Release" AND NOT NEREID_QUICK_BUILD AND NOT target IN_LIST cold)
@@ -66,6 +73,6 @@ while(folders)
       continue()
     endif()
     target_precompile_headers(${target} REUSE_FROM ${headers})
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${pch_option}>")
   endforeach()
 endwhile()
