@@ -9,6 +9,7 @@
 #include "backends/llm_core/engine/engine.h"
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/cpu_reference/scored_answer.h"
+#include "tests/support/sanitizer.h"
 
 namespace nereid::cpu {
 namespace {
@@ -95,7 +96,7 @@ class BatchInvarianceTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(BatchInvarianceTest, ResultsAreTheSameAloneInABatchOrPreempted) {
   const std::string directory = testing::FindTiny(GetParam());
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
-  const std::vector<BatchWork> work = RandomWork(40);
+  const std::vector<BatchWork> work = RandomWork(kHasSanitizer ? 16 : 40);
   std::vector<ScoredAnswer> alone;
   {
     const auto engine = StartBatchEngine(directory, {});

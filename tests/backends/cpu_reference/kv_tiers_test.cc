@@ -11,6 +11,7 @@
 #include "tests/backends/cpu_reference/golden.h"
 #include "tests/backends/cpu_reference/scored_answer.h"
 #include "tests/backends/llm_core/checkpoint_files.h"
+#include "tests/support/sanitizer.h"
 #include "tests/support/test_folder.h"
 
 namespace nereid::cpu {
@@ -74,7 +75,7 @@ std::vector<Turn> DrawTurns(uint32_t seed) {
   };
   std::vector<llm::TokenIds> conversations(5);
   std::vector<Turn> turns;
-  for (int i = 0; i < 40; ++i) {
+  for (int i = 0; i < (kHasSanitizer ? 20 : 40); ++i) {
     llm::TokenIds& conversation = conversations[pick(0, 4)];
     if (conversation.size() > 90) conversation.clear();
     for (int n = pick(10, 40); n > 0; --n) conversation.push_back(pick(0, 250));

@@ -258,7 +258,7 @@ TEST_P(SpeculationTest, RandomRequestsGetTheAnswersThatTheyGetWithoutDrafts) {
   if (directory.empty()) GTEST_SKIP() << "no test data for " << GetParam();
   WorkSource source(23);
   std::vector<DraftedWork> work;
-  for (int i = 0; i < (kHasSanitizer ? 20 : 60); ++i) work.push_back(source.Draw());
+  for (int i = 0; i < (kHasSanitizer ? 12 : 60); ++i) work.push_back(source.Draw());
   constexpr auto kEvict = llm::CapacityPolicy::kMaxUtilization;
   for (const DraftedSetting& setting :
        {DraftedSetting{},
@@ -321,7 +321,7 @@ class WeightedDrafterTest : public ::testing::Test {
     directory_ = testing::FindTiny("llama");
     if (directory_.empty()) GTEST_SKIP() << "no test data";
     WorkSource source(29);
-    for (int i = 0; i < (kHasSanitizer ? 24 : 40); ++i) work_.push_back(source.Draw());
+    for (int i = 0; i < (kHasSanitizer ? 12 : 40); ++i) work_.push_back(source.Draw());
     const auto engine = StartEngine(directory_, {}, nullptr);
     for (const DraftedWork& item : work_) plain_.push_back(Send(*engine, item).get());
   }

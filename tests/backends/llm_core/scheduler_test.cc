@@ -120,7 +120,7 @@ class SchedulerPropertyTest : public ::testing::TestWithParam<SchedulerMode> {
 };
 
 TEST_P(SchedulerPropertyTest, GivesTheTokensOfASequentialRun) {
-  for (uint32_t seed = 0; seed < (kHasSanitizer ? 25 : 60); ++seed) {
+  for (uint32_t seed = 0; seed < (kHasSanitizer ? 12 : 60); ++seed) {
     SCOPED_TRACE(seed);
     Run(seed);
     if (HasFatalFailure()) return;

@@ -11,6 +11,7 @@
 #include "backends/llm_core/grammar/schema_shape.h"
 #include "tests/backends/llm_core/grammar/small_vocabulary.h"
 #include "tests/backends/tokenizer/answers.h"
+#include "tests/support/sanitizer.h"
 
 namespace nereid::tokenizer {
 namespace {
@@ -431,7 +432,7 @@ TEST_P(CallGuideTest, WhateverTheTextsContainCallsFitTheirSchema) {
       llm::grammar::SchemaDocument::Parse(Json::parse(kRich)[0]["function"]["parameters"].dump());
   ASSERT_TRUE(schema.ok());
   std::mt19937 random(11);
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < (kHasSanitizer ? 20 : 60); ++i) {
     const std::string text = RandomText(*grammar, random);
     const Answer answer = Parse(each.family, text, Options("assistant\n", kRich));
     ASSERT_EQ(answer.calls.size(), 1u) << text << "\n" << answer.Show();
