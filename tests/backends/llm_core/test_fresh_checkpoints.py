@@ -25,7 +25,7 @@ def check(got, wanted):
 
 @pytest.mark.timeout(900)  # the first test creates all checkpoints
 @pytest.mark.parametrize("seed", fresh_goldens.SEEDS)
-@pytest.mark.parametrize("name", filter(fresh_goldens.can_make, CASES))
+@pytest.mark.parametrize("name", list(filter(fresh_goldens.can_make, CASES)))
 def test_logits_and_greedy_tokens_are_those_of_transformers(name, seed):
     golden = fresh_goldens.golden(name, seed)
     prompts = golden["prompts"]
@@ -38,7 +38,7 @@ def test_logits_and_greedy_tokens_are_those_of_transformers(name, seed):
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", fresh_goldens.SEEDS)
-@pytest.mark.parametrize("name", filter(fresh_goldens.can_make, ("llama", "gpt2", "gemma2", "gemma3", "mixtral", "phi3", "starcoder2")))
+@pytest.mark.parametrize("name", list(filter(fresh_goldens.can_make, ("llama", "gpt2", "gemma2", "gemma3", "mixtral", "phi3", "starcoder2"))))
 def test_embeddings_in_a_prompt_have_the_logits_of_inputs_embeds(name, seed, tmp_path):
     wanted = fresh_goldens.golden(name, seed)["embedded"]
     rows = tmp_path / "rows"
