@@ -61,6 +61,7 @@ class GoldenTest : public ::testing::TestWithParam<const char*> {
 TEST_P(GoldenTest, LogitsAndGreedyTokensEqualThoseOfTransformers) {
   std::vector<GoldenPrompt> prompts = ReadGolden(directory_);
   ASSERT_FALSE(prompts.empty());
+  // Builds with sanitizers, which are slow, try half of the prompts with each instruction set.
   if (kHasSanitizer) prompts.resize((prompts.size() + 1) / 2);
   for (const OpTable* ops : AvailableOps()) {
     SCOPED_TRACE(std::string(ops->isa));

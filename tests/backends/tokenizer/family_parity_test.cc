@@ -31,8 +31,8 @@ class FamilyParityTest : public testing::TestWithParam<Family> {
     tokenizer_ = *tokenizer;
   }
 
-  // Returns the rows of a file. Builds with sanitizers get only rows 0, 16, 32 and so on. Row i of
-  // the corpus and row i of each file of expected ids belong to the same text.
+  // Returns the rows of a file; in builds with sanitizers, which are slow, only rows 0, 16, 32 and
+  // so on. Row i of the corpus and row i of each file of expected ids belong to the same text.
   std::vector<json> Rows(const std::string& file) {
     std::vector<json> rows;
     std::ifstream in(*data_ / file);

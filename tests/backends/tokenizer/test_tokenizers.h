@@ -21,8 +21,8 @@
 
 namespace nereid::tokenizer {
 
-// The length of texts that repeat one unit. Work that grows with its square exceeds a test's time
-// limit, and recursion exhausts the stack.
+// The length of texts that repeat one unit. Without sanitizers, work that grows with its square
+// exceeds a test's time limit, and recursion exhausts the stack.
 inline constexpr size_t kLongTextBytes = kHasSanitizer ? size_t{1} << 14 : size_t{1} << 18;
 
 // Returns the folder of the shared test data, or nothing if this machine does not have it.
