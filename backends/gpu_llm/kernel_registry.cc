@@ -107,6 +107,7 @@ constexpr ProductRule kProductRules[] = {
     {kPortable, kFast, kFp8, ProductKernel::kStreamGemm, 16, kAlways},
     {kPortable, kFast, kFp8Rows, ProductKernel::kStreamGemm, 8, kAlways},
     {kBothForms, kFast, kFp8Rows, ProductKernel::kFp8Cublas, kAnyRows, kAlways},
+    {kNative, kFast, kFp8Rows, ProductKernel::kFp8ExpertGemm, kAnyRows, kAlways},  // block scales
     {kBothForms, kFast, kAll, ProductKernel::kCublas, kAnyRows, kAlways},
     {kNative, kInvariant, kAll, ProductKernel::kExpertGemm, kAnyRows, kAlways},
     {kBothForms, kInvariant, kAll, ProductKernel::kGroupedGemm, kAnyRows, kAlways},
@@ -125,6 +126,7 @@ bool Finishes(ProductKernel kernel, const Product& p) {
              (p.output != GemmEpilogue::kActivate || p.num_rows <= kShareRows);
     case ProductKernel::kCublas:
     case ProductKernel::kFp8Cublas:
+    case ProductKernel::kFp8ExpertGemm:
     case ProductKernel::kExpertGemm:
     case ProductKernel::kGroupedGemm:
       return false;
@@ -232,6 +234,10 @@ constexpr DecodeStepRule kDecodeStepRules[] = {
     {kNative, WeightFormat::kInt4, true, 4096, kDecodeStepRows},
     {kNative, WeightFormat::kInt4, true, 32, 1},
     {kPortable, WeightFormat::kInt4, true, 32, kDecodeStepRows},
+    {kNative, WeightFormat::kFp8, true, 4096, kDecodeStepRows},
+    {kNative, WeightFormat::kFp8, true, 64, 2},
+    {kPortable, WeightFormat::kFp8, true, 4096, 1},
+    {kPortable, WeightFormat::kFp8, true, 64, kDecodeStepRows},
 };
 
 struct DecodeStepLimit {
@@ -275,12 +281,13 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
      [](const FusedDecoder& m) {
        return m.sizes.format != WeightFormat::kInt4 || m.sizes.scales_per_block == 1;
      }},
-    {"sizes in multiples of 32, outputs of 16",
+    {"sizes in multiples of 32, in fp8 of 64, outputs of 16",
      [](const FusedDecoder& m) {
        const DecodeStepSizes& s = m.sizes;
        const int q_size = s.num_heads * s.head_dim, kv_size = s.num_kv_heads * s.head_dim;
-       return s.hidden_size % 32 == 0 && s.inner_size % 32 == 0 && q_size % 32 == 0 &&
-              s.expert_inner_size % 32 == 0 &&
+       const int unit = s.format == WeightFormat::kFp8 ? 64 : 32;
+       return s.hidden_size % unit == 0 && s.inner_size % unit == 0 && q_size % unit == 0 &&
+              s.expert_inner_size % unit == 0 &&
               (q_size + 2 * kv_size) % kDecodeStepTileOutputs == 0 &&
               s.head_outputs % kDecodeStepTileOutputs == 0;
      }},
@@ -313,6 +320,8 @@ const char* KernelName(ProductKernel kernel) {
       return "cuBLASLt on fp8 rows";
     case ProductKernel::kFp8SplitGemm:
       return "SplitGemm on fp8 rows";
+    case ProductKernel::kFp8ExpertGemm:
+      return "ExpertGemm on fp8 rows";
     case ProductKernel::kExpertGemm:
       return "ExpertGemm";
     case ProductKernel::kGroupedGemm:
@@ -340,6 +349,7 @@ ProductChoice ChooseProduct(const Product& p) {
       choice.prepares_rows = !StreamsRowsAsTheyAre(p);
       break;
     case ProductKernel::kFp8SplitGemm:
+    case ProductKernel::kFp8ExpertGemm:
     case ProductKernel::kFp8Cublas:  // quantizing the rows norms them
       break;
     case ProductKernel::kSplitGemm:
@@ -373,7 +383,10 @@ bool CanRun(ProductKernel kernel, const Product& p) {
     case ProductKernel::kFp8SplitGemm:
       return CanSplit(p.form, p.weights);
     case ProductKernel::kFp8Cublas:
-      return QuantizesRows(p.weights, p.gathers_columns);
+      return QuantizesRows(p.weights, p.gathers_columns) && p.weights.block_scales == nullptr;
+    case ProductKernel::kFp8ExpertGemm:
+      return QuantizesRows(p.weights, p.gathers_columns) && p.output != GemmEpilogue::kFloat &&
+             CanRunExpertGemm(p.form, p.weights);
     case ProductKernel::kExpertGemm:
       return (!p.selects_rows || p.norms || p.gathers_columns) &&
              (ReadsWeights(p) || ReadsWeights(Dequantized(p)));
@@ -395,6 +408,7 @@ bool CanStream(KernelForm form, const WeightMatrix& weights, int num_rows, bool 
     return false;
   if (form == KernelForm::kPortable) return weights.depth % 8 == 0;
   if (weights.depth % (weights.format == WeightFormat::kInt4 ? 8 : 32) != 0) return false;
+  if (weights.block_scales != nullptr) return false;
   using stream_gemm_shape::PlanFor;
   const stream_gemm_shape::StreamGemmPlan plan =
       weights.format == WeightFormat::kBf16 ? PlanFor<WeightFormat::kBf16>(weights, num_rows, norms)

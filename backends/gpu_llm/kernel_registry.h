@@ -27,7 +27,7 @@ enum class KernelMode : int32_t { kFastest, kBatchInvariant };
 struct Product {
   KernelForm form = KernelForm::kNative;
   KernelMode mode = KernelMode::kFastest;
-  WeightMatrix weights;          // its pointers are not read
+  WeightMatrix weights;          // of its pointers, only whether there are block scales is read
   bool gathers_columns = false;  // the matrix has an order or a scale of its columns
   GemmEpilogue output = GemmEpilogue::kBf16;
   bool norms = false;         // an RMS norm of the rows comes first
@@ -42,8 +42,9 @@ enum class ProductKernel : int32_t {
   kCublas,     // on bf16
   kFp8Cublas,  // on rows that are quantized to fp8, as kFp8SplitGemm
   kFp8SplitGemm,
-  kExpertGemm,   // of one expert
-  kGroupedGemm,  // of one expert
+  kFp8ExpertGemm,  // likewise, of one expert
+  kExpertGemm,     // of one expert
+  kGroupedGemm,    // of one expert
 };
 const char* KernelName(ProductKernel kernel);
 
@@ -85,7 +86,7 @@ int ExpertGemmTile(KernelForm form, int num_rows, int num_experts);
 struct ExpertsProduct {
   KernelForm form = KernelForm::kNative;
   KernelMode mode = KernelMode::kFastest;
-  WeightMatrix gate_up, down;  // of one expert; pointers are not read
+  WeightMatrix gate_up, down;  // of one expert; pointers as in Product
   int64_t num_tokens = 0;
   int experts_per_token = 1, num_experts = 1;
 };

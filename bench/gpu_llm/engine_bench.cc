@@ -4,7 +4,7 @@
 //   gpu_engine_bench [--gpus 0,1] [--cache-fraction 0.9]
 //                    [--shape 8b|70b|34b|1b|mixtral-8x7b|qwen3-30b-a3b|
 //                     phi-3-mini|starcoder2-3b|starcoder2-15b|tiny]
-//                    [--config FOLDER] [--weights bf16|int4|fp8|fp8-weights]
+//                    [--config FOLDER] [--weights bf16|int4|fp8|fp8-weights|fp8-blocks]
 //                    [--kv bf16|fp8|int8] [--batches 1,8,32] [--ttft 512,2048]
 //                    [--prefill 16x2048] [--burst 512]
 //                    [--max-sequences 512] [--max-tokens-a-step 8192] [--graphs 1] [--overlap 1]
@@ -189,6 +189,7 @@ gpu::GpuExecutorOptions ExecutorOptionsOf(const Flags& flags) {
                                        : weights.starts_with("fp8") ? gpu::WeightFormat::kFp8
                                                                     : gpu::WeightFormat::kBf16};
   options.dummy->quantizes_input = weights != "fp8-weights";
+  options.dummy->has_block_scales = weights == "fp8-blocks";
   options.max_num_sequences = flags.Number("--max-sequences");
   options.max_num_tokens = flags.Number("--max-tokens-a-step");
   options.uses_graphs = flags.IsOn("--graphs");

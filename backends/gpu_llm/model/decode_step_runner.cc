@@ -88,6 +88,7 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
     for (int gemm = 0; gemm < kNumStepGemms; ++gemm) {
       to.weights[gemm] = matrices[gemm]->data;
       to.row_scales[gemm] = matrices[gemm]->row_scales;
+      to.block_scales[gemm] = matrices[gemm]->block_scales;
     }
     to.input_norm = from.input_norm.weight;
     to.mlp_norm = from.pre_mlp_norm.weight;

@@ -82,6 +82,7 @@ void RelocateAll(GpuWeights& weights, const WeightPlace& place) {
   const auto relocate_matrix = [&](GpuMatrix& matrix) {
     WeightPlan::Relocate(matrix.data, place);
     WeightPlan::Relocate(matrix.row_scales, place);
+    WeightPlan::Relocate(matrix.block_scales, place);
     WeightPlan::Relocate(matrix.column_order, place);
     WeightPlan::Relocate(matrix.input_scale, place);
   };
@@ -117,6 +118,7 @@ Status FillDummyWeights(const WeightPlan& plan, const GpuWeights& weights, const
   for (GpuMatrix matrix : plan.dummy_matrices()) {
     WeightPlan::Relocate(matrix.data, place);
     WeightPlan::Relocate(matrix.row_scales, place);
+    WeightPlan::Relocate(matrix.block_scales, place);
     RandomFillMatrix(matrix, static_cast<uint32_t>(seed++),
                      nullptr);  // a router: equal on all GPUs
   }

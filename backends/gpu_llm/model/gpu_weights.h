@@ -38,7 +38,7 @@ struct GpuNorm {
 };
 
 // The same matrix of every expert, consecutive, in the same format. In fp8 the scales of its rows
-// lie behind each matrix.
+// and blocks lie behind each matrix.
 struct GpuExperts {
   GpuMatrix first;              // of expert 0
   int64_t stride_bytes = 0;     // from one expert to the next
@@ -102,6 +102,7 @@ void VisitPointers(GpuLayer& layer, Visit visit) {
                             &layer.expert_gate_up.first, &layer.expert_down.first}) {
     visit(matrix->data);
     visit(matrix->row_scales);
+    visit(matrix->block_scales);
     visit(matrix->column_order);
     visit(matrix->input_scale);
   }

@@ -270,6 +270,9 @@ Status LinearRunner::RunKernel(const LinearCall& given, const ProductChoice& cho
     case ProductKernel::kFp8Cublas:
       QuantizeInput(call, num_rows, stream);
       return RunFp8Gemm(call, num_rows, may_time, stream);
+    case ProductKernel::kFp8ExpertGemm:
+      QuantizeInput(call, num_rows, stream);
+      return RunFp8ExpertGemm(call, num_rows, stream);
     case ProductKernel::kCublas:
       return RunBf16Gemm(call, num_rows, may_time, stream);
     case ProductKernel::kExpertGemm:
@@ -335,6 +338,20 @@ Status LinearRunner::RunFp8Gemm(const LinearCall& call, int num_rows, bool may_t
   NEREID_RETURN_IF_ERROR(gemm_.Run(gemm, may_time, stream));
   ApplySiluGate(call, num_rows, stream);
   return {};
+}
+
+Status LinearRunner::RunFp8ExpertGemm(const LinearCall& call, int num_rows, cudaStream_t stream) {
+  MarkGemm(call, num_rows, false, stream, true);
+  ExpertGemmParams gemm = {};
+  gemm.weights = *call.weights;
+  gemm.in = fp8_rows_.data();
+  gemm.in_scales = fp8_scales_.as<float>();
+  gemm.out = call.out;
+  gemm.num_rows = num_rows;
+  gemm.num_experts = 1;
+  gemm.output = call.output;
+  gemm.copies_weights_early = true;
+  return CudaStatus(ExpertGemm(gemm, num_processors_, stream), "a product with block scales");
 }
 
 Status LinearRunner::RunBf16Gemm(const LinearCall& call, int num_rows, bool may_time,

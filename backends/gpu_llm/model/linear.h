@@ -72,6 +72,7 @@ class LinearRunner {
                       cudaStream_t stream);
   // Norms the rows and quantizes them to fp8, for a product with fp8 weights.
   void QuantizeInput(const LinearCall& call, int num_rows, cudaStream_t stream);
+  Status RunFp8ExpertGemm(const LinearCall& call, int num_rows, cudaStream_t stream);
   Status RunFp8Gemm(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
   Status RunBf16Gemm(const LinearCall& call, int num_rows, bool may_time, cudaStream_t stream);
 

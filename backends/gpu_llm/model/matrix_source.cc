@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include "backends/gpu_llm/bf16.h"
 #include "backends/llm_core/model/integer_weight_rows.h"
@@ -23,6 +24,9 @@ bool IsInteger(const ResolvedWeight& weight) {
 }
 bool IsFp8(const ResolvedWeight& weight) {
   return weight.quant.method == QuantMethod::kFp8;
+}
+bool IsFp8InBlocks(const ResolvedWeight& weight) {
+  return weight.quant.method == QuantMethod::kFp8Blocks;
 }
 
 uint16_t ToBf16(float value) {
@@ -44,6 +48,13 @@ float Fp8RowScale(const ResolvedWeight& weight, int64_t row) {
   return llm::ElementAsFloat(scales, is_one ? 0 : weight.source.SourceRow(row));
 }
 
+// Scale of the block that has a stored row and a column.
+float Fp8BlockScale(const ResolvedWeight& weight, int64_t stored_row, int64_t column) {
+  const llm::CheckpointTensor& scales = weight.quant.scales;
+  return llm::ElementAsFloat(
+      scales, stored_row / llm::kFp8Block * scales.shape[1] + column / llm::kFp8Block);
+}
+
 void FillPlainRow(const ResolvedWeight& weight, int64_t row, const MatrixSource& matrix,
                   uint16_t* to) {
   const int64_t first = matrix.first_column, columns = matrix.columns;
@@ -55,7 +66,7 @@ void FillPlainRow(const ResolvedWeight& weight, int64_t row, const MatrixSource&
     std::memcpy(to, tensor.bytes.data() + (stored * stored_columns + first) * 2, columns * 2);
     return;
   }
-  const bool in_blocks = weight.quant.method == QuantMethod::kFp8Blocks;
+  const bool in_blocks = IsFp8InBlocks(weight);
   const float row_scale = IsFp8(weight) ? Fp8RowScale(weight, row) : 1.0f;
   for (int64_t column = first; column < first + columns; ++column, ++to) {
     const int64_t index =
@@ -64,11 +75,7 @@ void FillPlainRow(const ResolvedWeight& weight, int64_t row, const MatrixSource&
       *to = ToBf16(matrix.offset + llm::ElementAsFloat(tensor, index));
       continue;
     }
-    const llm::CheckpointTensor& scales = weight.quant.scales;
-    const float scale =
-        in_blocks ? llm::ElementAsFloat(
-                        scales, stored / llm::kFp8Block * scales.shape[1] + column / llm::kFp8Block)
-                  : row_scale;
+    const float scale = in_blocks ? Fp8BlockScale(weight, stored, column) : row_scale;
     *to = ToBf16(Fp8ToFloat(tensor.bytes[index]) * scale);
   }
 }
@@ -94,6 +101,24 @@ Result<std::vector<std::optional<IntegerWeightRows>>> OpenIntegers(const MatrixS
     NEREID_ASSIGN_OR_RETURN(readers[i], IntegerWeightRows::Of(*source.sections[i].weight, 8));
   }
   return readers;
+}
+
+// Whether kernels support the blocks of an fp8 matrix: its tiles are whole, its rows have the same
+// block where they share a scale, and its columns begin with a block.
+bool HasWholeBlocks(const MatrixSource& source) {
+  if (source.num_rows() % kFp8TileRows != 0 || source.columns % 16 != 0 ||
+      source.first_column % kFp8BlockColumns != 0) {
+    return false;
+  }
+  const auto block_of = [&](int64_t row) {
+    const MatrixSource::RowLocation at = source.Find(row);
+    const ResolvedWeight& weight = *source.sections[at.section].weight;
+    return std::pair(at.section, weight.source.SourceRow(at.row) / llm::kFp8Block);
+  };
+  for (int64_t row = 0; row < source.num_rows(); ++row) {
+    if (block_of(row) != block_of(row / kFp8ScaleRows * kFp8ScaleRows)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -130,15 +155,21 @@ int64_t MatrixLayout::SizeBytes(int64_t num_rows, int64_t columns) const {
 
 Result<MatrixLayout> LayoutOf(const MatrixSource& source) {
   MatrixLayout layout;
-  bool all_fp8 = true, all_int4 = true;
+  bool all_fp8 = true, all_fp8_blocks = true, all_int4 = true;
   layout.quantizes_input = true;
   for (const MatrixSection& section : source.sections) {
     if (section.weight == nullptr) return InternalError("a weight of the decoder is not mapped");
     all_fp8 = all_fp8 && IsFp8(*section.weight) && !section.weight->source.transposed;
+    all_fp8_blocks =
+        all_fp8_blocks && IsFp8InBlocks(*section.weight) && !section.weight->source.transposed;
     layout.quantizes_input = layout.quantizes_input && section.weight->quant.quantizes_input;
     all_int4 = all_int4 && section.weight->quant.num_bits == 4;
   }
   if (all_fp8 && source.columns % 16 == 0) layout.format = WeightFormat::kFp8;
+  if (all_fp8_blocks && layout.quantizes_input && HasWholeBlocks(source)) {
+    layout.format = WeightFormat::kFp8;
+    layout.has_block_scales = true;
+  }
   if (!all_int4 || source.columns % 8 != 0) return layout;
   NEREID_ASSIGN_OR_RETURN(const auto readers, OpenIntegers(source));
   const IntegerWeightRows& first = *readers[0];
@@ -201,9 +232,27 @@ std::vector<float> Fp8RowScales(const MatrixSource& source) {
   std::vector<float> scales(source.num_rows());
   for (int64_t row = 0; row < source.num_rows(); ++row) {
     const MatrixSource::RowLocation location = source.Find(row);
-    scales[row] = Fp8RowScale(*source.sections[location.section].weight, location.row);
+    const ResolvedWeight& weight = *source.sections[location.section].weight;
+    scales[row] = IsFp8InBlocks(weight) ? 1.0f : Fp8RowScale(weight, location.row);
   }
   return scales;
+}
+
+std::vector<uint32_t> Fp8BlockScales(const MatrixSource& source) {
+  static_assert(kFp8BlockColumns == llm::kFp8Block);
+  std::vector<uint32_t> words;
+  words.reserve(NumFp8BlockScales(source.num_rows(), source.columns));
+  const auto scale_of = [&](int64_t row, int64_t column) -> uint32_t {
+    const MatrixSource::RowLocation at = source.Find(row);
+    const ResolvedWeight& weight = *source.sections[at.section].weight;
+    return ToBf16(
+        Fp8BlockScale(weight, weight.source.SourceRow(at.row), source.first_column + column));
+  };
+  for (int64_t column = 0; column < source.columns; column += kFp8BlockColumns) {
+    for (int64_t row = 0; row < source.num_rows(); row += kFp8TileRows)
+      words.push_back(scale_of(row, column) | scale_of(row + kFp8ScaleRows, column) << 16);
+  }
+  return words;
 }
 
 Status FillInt4Tiles(const MatrixSource& source, const MatrixLayout& layout, int64_t first,

@@ -36,11 +36,12 @@ struct MatrixSource {
 
 // How a matrix is stored on the device. Quantized sections become bf16 if they differ (group size,
 // column order, input scale), if kernels do not support their groups, or if first_column splits a
-// group.
+// group or a block.
 struct MatrixLayout {
   WeightFormat format = WeightFormat::kBf16;
   int scales_per_block = 1;
   bool quantizes_input = false;       // fp8: the checkpoint's setting, if equal for all sections
+  bool has_block_scales = false;      // fp8
   std::vector<int32_t> column_order;  // int4: input column of each column; empty: unchanged
   std::vector<float> input_scale;     // int4: by input column; empty: none
 
@@ -50,9 +51,11 @@ Result<MatrixLayout> LayoutOf(const MatrixSource& source);
 
 // Rows [first, first + count) as bf16 [count, columns], from any stored format.
 Status FillBf16Rows(const MatrixSource& source, int64_t first, int64_t count, uint16_t* to);
-// The same for an fp8 matrix: its bytes, and the scales of its rows.
+// The same for an fp8 matrix: its bytes, the scales of its rows (1 where blocks have scales), and
+// the words of its block scales, which are rounded to bf16.
 void FillFp8Rows(const MatrixSource& source, int64_t first, int64_t count, uint8_t* to);
 std::vector<float> Fp8RowScales(const MatrixSource& source);
+std::vector<uint32_t> Fp8BlockScales(const MatrixSource& source);
 // Tiles [first, first + count) of 16 rows of an int4 matrix (weight_format.h).
 Status FillInt4Tiles(const MatrixSource& source, const MatrixLayout& layout, int64_t first,
                      int64_t count, uint8_t* to);
@@ -61,8 +64,9 @@ Status FillInt4Tiles(const MatrixSource& source, const MatrixLayout& layout, int
 struct DummyWeights {
   uint64_t seed = 1;
   WeightFormat format = WeightFormat::kBf16;
-  bool quantizes_input = true;  // of fp8
-  float bias_bound = 0.0f;      // biases are uniform between this and its negative
+  bool quantizes_input = true;    // of fp8
+  bool has_block_scales = false;  // of fp8
+  float bias_bound = 0.0f;        // biases are uniform between this and its negative
 };
 
 }  // namespace nereid::gpu

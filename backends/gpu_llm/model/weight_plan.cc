@@ -114,6 +114,11 @@ GpuMatrix WeightPlan::Matrix(int32_t layer, const KindsAndRows& kinds_and_rows, 
       CopyTo(scales, to);
     });
   }
+  if (layout->has_block_scales) {
+    matrix.block_scales =
+        Array<uint32_t>(NumFp8BlockScales(num_outputs, columns),
+                        [source](uint8_t* to) { CopyTo(Fp8BlockScales(*source), to); });
+  }
   if (!layout->column_order.empty()) {
     matrix.column_order =
         Array<int32_t>(columns, [layout](uint8_t* to) { CopyTo(layout->column_order, to); });
@@ -157,7 +162,8 @@ MatrixLayout WeightPlan::ExpertsLayout(int32_t layer, const KindsAndRows& kinds_
     MatrixLayout layout = Layout(layer, source);
     if (!IsExpertLayout(layout, source.num_rows(), columns) ||
         (expert > 0 &&
-         (layout.format != common.format || layout.scales_per_block != common.scales_per_block))) {
+         (layout.format != common.format || layout.scales_per_block != common.scales_per_block ||
+          layout.has_block_scales != common.has_block_scales))) {
       return {};
     }
     common = std::move(layout);
@@ -178,9 +184,13 @@ MatrixLayout WeightPlan::Layout(int32_t layer, const MatrixSource& source) {
   if (dummy_) {
     if (layer != kNoLayer) layout.format = dummy_->format;
     layout.quantizes_input = dummy_->quantizes_input;
+    layout.has_block_scales = dummy_->has_block_scales && layout.format == WeightFormat::kFp8 &&
+                              source.num_rows() % kFp8TileRows == 0;
     return layout;
   }
   Result<MatrixLayout> found = LayoutOf(source);
+  // The LM head's product is in float, which the kernels for many rows do not store of blocks.
+  if (found.ok() && found->has_block_scales && layer == kNoLayer) return layout;
   if (found.ok()) return std::move(*found);
   if (status_.ok()) status_ = found.status();
   return layout;

@@ -1,6 +1,7 @@
 // The GPU executor against the CPU's on the tiny checkpoints, and its release of memory.
 #include "backends/gpu_llm/gpu_executor.h"
 
+#include <bit>
 #include <list>
 
 #include "backends/llm_core/model/integer_weight_rows.h"
@@ -190,24 +191,38 @@ struct Fp8Model {
   std::list<std::vector<uint8_t>> bytes;  // storage that the model views
 };
 
-Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint) {
+// in_blocks: a scale for each block, else for each row.
+Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint, bool in_blocks = false) {
   Fp8Model result;
   result.model = std::move(*llm::ReadDecoder(checkpoint, true));
   for (auto& [key, weight] : result.model.weights) {
     if (key.layer == llm::kNoLayer || weight.tensor.shape.size() != 2) continue;
     const int64_t rows = weight.source.num_rows(), columns = weight.tensor.shape[1];
     auto& values = result.bytes.emplace_back(rows * columns);
-    auto& scales = result.bytes.emplace_back(rows * 4);
+    const auto element = [&](int64_t row, int64_t c) {
+      return llm::ElementAsFloat(weight.tensor, weight.source.SourceRow(row) * columns + c);
+    };
+    const int64_t block_rows = in_blocks ? llm::kFp8Block : 1,
+                  block_columns = in_blocks ? llm::kFp8Block : columns;
+    const int64_t scale_rows = (rows + block_rows - 1) / block_rows,
+                  scale_columns = (columns + block_columns - 1) / block_columns;
+    std::vector<float> factors(scale_rows * scale_columns);
+    const auto factor_of = [&](int64_t row, int64_t c) -> float& {
+      return factors[row / block_rows * scale_columns + c / block_columns];
+    };
     for (int64_t row = 0; row < rows; ++row) {
-      const auto element = [&](int64_t c) {
-        return llm::ElementAsFloat(weight.tensor, weight.source.SourceRow(row) * columns + c);
-      };
-      float largest = 1e-6f;
-      for (int64_t c = 0; c < columns; ++c) largest = std::max(largest, std::abs(element(c)));
-      const float scale = largest / 240.0f;  // 0x77 = 240
-      std::memcpy(scales.data() + row * 4, &scale, 4);
       for (int64_t c = 0; c < columns; ++c) {
-        const float value = element(c) / scale, magnitude = std::abs(value);
+        float& factor = factor_of(row, c);  // 0x77 is 240
+        factor = std::max({factor, 1e-8f, std::abs(element(row, c)) / 240.0f});
+      }
+    }
+    for (float& factor : factors)  // rounded up to bf16, to which the backend rounds block scales
+      factor = std::bit_cast<float>((std::bit_cast<uint32_t>(factor) | 0xffffu) + 1);
+    auto& scales = result.bytes.emplace_back(factors.size() * 4);
+    std::memcpy(scales.data(), factors.data(), scales.size());
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t c = 0; c < columns; ++c) {
+        const float value = element(row, c) / factor_of(row, c), magnitude = std::abs(value);
         const int exponent = std::max(-6, magnitude > 0.0f ? std::ilogb(magnitude) : -6);
         const int steps = static_cast<int>(std::lround(std::ldexp(magnitude, 3 - exponent)));
         values[row * columns + c] =
@@ -218,9 +233,9 @@ Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint) {
     weight.tensor.type = llm::CheckpointDataType::kF8E4M3;
     weight.tensor.shape = {rows, columns};
     weight.tensor.bytes = values;
-    weight.quant.method = llm::QuantMethod::kFp8;
+    weight.quant.method = in_blocks ? llm::QuantMethod::kFp8Blocks : llm::QuantMethod::kFp8;
     weight.quant.scales.type = llm::CheckpointDataType::kF32;
-    weight.quant.scales.shape = {rows, 1};
+    weight.quant.scales.shape = {scale_rows, scale_columns};
     weight.quant.scales.bytes = scales;
   }
   return result;
@@ -241,6 +256,22 @@ TEST_P(Fp8ExecutorTest, LogitsEqualTheCpusWithinBf16) {
               kExecutorLogitTolerance)
         << "prompt of " << length;
   }
+}
+
+// Inputs are rounded to e4m3, too, except in the portable form.
+TEST_P(Fp8ExecutorTest, LogitsWithBlockScalesAreLikeTheCpus) {
+  Fp8Model made = MakeFp8Model(*checkpoint_, true);
+  for (auto& [key, weight] : made.model.weights) weight.quant.quantizes_input = true;
+  const auto gpu = LoadGpu(made.model, SmallOptions());
+  const auto cpu = TinyModelTest::LoadCpu(made.model);
+  ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
+  std::vector<int32_t> prompt;
+  for (int32_t i = 0; i < 120; ++i) prompt.push_back(i * 37 % 509);
+  const double tolerance = testing::HasNativeKernels() ? 0.2 : kExecutorLogitTolerance;
+  for (const int32_t rows : {100, 12, 3})  // by different kernels
+    EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, rows), RunSequence(*cpu, prompt, 0, rows)),
+              tolerance)
+        << rows << " rows";
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Fp8ExecutorTest, ::testing::Values("llama", "qwen2"),
@@ -270,20 +301,22 @@ TEST_P(AllExpertsTest, LogitsEqualTheCpusWithinBf16) {
 
 // The inputs of the experts are rounded to e4m3 too, with relative errors of about 3 %.
 TEST_P(AllExpertsTest, LogitsOfExpertsInFp8AreLikeTheCpus) {
-  Fp8Model made = MakeFp8Model(*checkpoint_);
-  made.model.spec.moe.experts_per_token = made.model.spec.moe.num_experts;
-  for (auto& [key, weight] : made.model.weights)
-    weight.quant.quantizes_input = key.expert != llm::kNoExpert;
-  const auto gpu = LoadGpu(made.model, SmallOptions());
-  const auto cpu = TinyModelTest::LoadCpu(made.model);
-  ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
-  std::vector<int32_t> prompt;
-  for (int32_t i = 0; i < 120; ++i) prompt.push_back(i * 37 % 509);
-  const auto expected = RunSequence(*cpu, prompt, 0, 100);
-  EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, 100), expected), 0.1);
-  const std::vector<int32_t> token = {11};
-  const auto wanted = RunSequence(*cpu, token, 120, 1);
-  EXPECT_LT(RelativeError(RunSequence(*gpu, token, 120, 1), wanted), 0.1);
+  for (const bool in_blocks : {false, true}) {
+    Fp8Model made = MakeFp8Model(*checkpoint_, in_blocks);
+    made.model.spec.moe.experts_per_token = made.model.spec.moe.num_experts;
+    for (auto& [key, weight] : made.model.weights)
+      weight.quant.quantizes_input = key.expert != llm::kNoExpert;
+    const auto gpu = LoadGpu(made.model, SmallOptions());
+    const auto cpu = TinyModelTest::LoadCpu(made.model);
+    ASSERT_TRUE(gpu != nullptr && cpu != nullptr);
+    std::vector<int32_t> prompt;
+    for (int32_t i = 0; i < 120; ++i) prompt.push_back(i * 37 % 509);
+    const auto expected = RunSequence(*cpu, prompt, 0, 100);
+    EXPECT_LT(RelativeError(RunSequence(*gpu, prompt, 0, 100), expected), 0.1) << in_blocks;
+    const std::vector<int32_t> token = {11};
+    const auto wanted = RunSequence(*cpu, token, 120, 1);
+    EXPECT_LT(RelativeError(RunSequence(*gpu, token, 120, 1), wanted), 0.1) << in_blocks;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, AllExpertsTest, ::testing::Values("mixtral", "qwen3_moe"),

@@ -61,7 +61,8 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
     // In another format.
     WeightMatrix packed;
     int64_t stride_bytes = 0;
-    DeviceMemory packed_weights, packed_in, row_scales, in_scales;
+    int64_t scale_stride = 0;
+    DeviceMemory packed_weights, packed_in, row_scales, block_scales, in_scales;
     int num_rows() const { return first_rows.back(); }
     int num_experts() const { return static_cast<int>(first_rows.size()) - 1; }
     int64_t matrix_size() const { return int64_t{num_outputs} * depth; }
@@ -81,7 +82,8 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
   }
 
   // Replaces the weights by those of the format, rounded to bf16, and the input.
-  static void Pack(Problem& problem, WeightFormat format, int scales_per_block) {
+  static void Pack(Problem& problem, WeightFormat format, int scales_per_block,
+                   bool has_block_scales = false) {
     WeightMatrix& matrix = problem.packed;
     matrix.format = format;
     matrix.scales_per_block = scales_per_block;
@@ -94,17 +96,24 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
             : problem.num_outputs / kInt4TileRows * Int4TileBytes(problem.depth, scales_per_block) +
                   256;
     problem.packed_weights = Allocate(problem.stride_bytes * num_experts);
-    problem.row_scales = Allocate(int64_t{4} * problem.num_outputs * num_experts);
+    const int64_t num_scales = std::max<int64_t>(
+        problem.num_outputs, NumFp8BlockScales(problem.num_outputs, problem.depth));
+    problem.scale_stride = num_scales;
+    problem.row_scales = Allocate(4 * num_scales * num_experts);
+    problem.block_scales = Allocate(4 * num_scales * num_experts);
     for (int expert = 0; expert < num_experts; ++expert) {
       WeightMatrix one = matrix;
       one.data = problem.packed_weights.as<char>() + expert * problem.stride_bytes;
-      one.row_scales = problem.row_scales.as<float>() + expert * problem.num_outputs;
+      one.row_scales = problem.row_scales.as<float>() + expert * num_scales;
+      if (has_block_scales)
+        one.block_scales = problem.block_scales.as<uint32_t>() + expert * num_scales;
       RandomFillMatrix(one, 20 + expert, nullptr);
       Dequantize(one, problem.weights.as<__nv_bfloat16>() + expert * problem.matrix_size(),
                  nullptr);
     }
     matrix.data = problem.packed_weights.data();
     matrix.row_scales = problem.row_scales.as<float>();
+    if (has_block_scales) matrix.block_scales = problem.block_scales.as<uint32_t>();
     matrix.quantizes_input = format == WeightFormat::kFp8 && testing::HasNativeKernels();
     if (!matrix.quantizes_input) return;
     const int64_t count = int64_t{problem.num_rows()} * problem.depth;
@@ -118,6 +127,7 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
     in.num_outputs = problem.num_rows();
     in.data = problem.packed_in.data();
     in.row_scales = problem.in_scales.as<float>();
+    in.block_scales = nullptr;
     Dequantize(in, problem.in.as<__nv_bfloat16>(), nullptr);
   }
 
@@ -131,7 +141,7 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
     if (problem.packed.data != nullptr) {
       params.weights = problem.packed;
       params.stride_bytes = problem.stride_bytes;
-      params.scale_stride = problem.num_outputs;
+      params.scale_stride = problem.scale_stride;
     }
     params.first_rows = problem.d_first_rows.as<int32_t>();
     const bool quantizes = problem.packed.quantizes_input;
@@ -224,11 +234,13 @@ class ExpertGemmTest : public testing::GpuTest<::testing::Test> {
   }
 
   static void Check(int num_outputs, int depth, const std::vector<int>& rows,
-                    WeightFormat format = WeightFormat::kBf16, int scales_per_block = 1) {
-    SCOPED_TRACE(::testing::Message() << num_outputs << " x " << depth << ", format "
-                                      << static_cast<int>(format) << ", " << scales_per_block);
+                    WeightFormat format = WeightFormat::kBf16, int scales_per_block = 1,
+                    bool has_block_scales = false) {
+    SCOPED_TRACE(::testing::Message()
+                 << num_outputs << " x " << depth << ", format " << static_cast<int>(format) << ", "
+                 << scales_per_block << (has_block_scales ? ", block scales" : ""));
     Problem problem = MakeProblem(num_outputs, depth, rows);
-    if (format != WeightFormat::kBf16) Pack(problem, format, scales_per_block);
+    if (format != WeightFormat::kBf16) Pack(problem, format, scales_per_block, has_block_scales);
     for (const GemmEpilogue output : {GemmEpilogue::kBf16, GemmEpilogue::kSiluGate}) {
       if (output == GemmEpilogue::kSiluGate && num_outputs % 16 != 0) continue;
       const DeviceMemory out = Run(problem, output);
@@ -257,10 +269,15 @@ TEST_F(ExpertGemmTest, QuantizedWeights) {
   Check(1536, 2048, {0, 1, 127, 128, 129, 513, 20}, WeightFormat::kInt4);
   Check(2048, 768, {0, 1, 127, 300, 513, 20}, WeightFormat::kInt4);
   Check(4096, 14336, {1, 0, 257}, WeightFormat::kInt4);
-  Check(272, 208, uneven, WeightFormat::kFp8);
-  Check(1536, 2048, {0, 1, 127, 128, 129, 513, 20}, WeightFormat::kFp8);
-  Check(2048, 768, {0, 1, 127, 300, 513, 20}, WeightFormat::kFp8);
-  Check(4096, 14336, {1, 0, 257}, WeightFormat::kFp8);
+  for (const bool has_block_scales : {false, true}) {
+    const auto check = [&](int num_outputs, int depth, const std::vector<int>& rows) {
+      Check(num_outputs, depth, rows, WeightFormat::kFp8, 1, has_block_scales);
+    };
+    check(272, 208, uneven);
+    check(1536, 2048, {0, 1, 127, 128, 129, 513, 20});
+    check(2048, 768, {0, 1, 127, 300, 513, 20});
+    check(4096, 14336, {1, 0, 257});
+  }
 }
 
 TEST_F(ExpertGemmTest, ShapesOfMixtures) {

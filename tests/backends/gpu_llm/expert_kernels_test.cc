@@ -279,14 +279,16 @@ TEST_F(StreamExpertsTest, AnyNumberOfRowsAndExperts) {
 // Against the product of the dequantized weights, whose scales are not rounded to bf16.
 TEST_F(StreamExpertsTest, QuantizedWeightsOfAnyShape) {
   struct Case {
-    int num_rows, num_experts, per_token, depth, num_outputs, scales_per_block;  // 0: fp8
+    int num_rows, num_experts, per_token, depth, num_outputs;
+    int scales_per_block;  // 0: fp8, -1: fp8 with block scales
     bool gates;
   };
   for (const Case& e : {Case{1, 128, 8, 2048, 96, 1, true}, Case{40, 8, 2, 384, 272, 2, false},
                         Case{2, 4, 2, 4224, 64, 1, true}, Case{50, 6, 2, 4224, 48, 2, false},
                         Case{130, 5, 2, 128, 64, 4, true}, Case{64, 60, 4, 896, 80, 1, false},
-                        Case{1, 128, 8, 2048, 96, 0, true}, Case{40, 8, 2, 416, 272, 0, false}}) {
-    const bool is_fp8 = e.scales_per_block == 0;
+                        Case{1, 128, 8, 2048, 96, 0, true}, Case{40, 8, 2, 416, 272, 0, false},
+                        Case{1, 128, 8, 2048, 96, -1, true}, Case{40, 8, 2, 416, 272, -1, false}}) {
+    const bool is_fp8 = e.scales_per_block <= 0, has_block_scales = e.scales_per_block < 0;
     const bool streams = !is_fp8 || !testing::HasNativeKernels();
     const int num_pairs = e.num_rows * e.per_token;
     std::vector<int32_t> chosen;
@@ -305,9 +307,10 @@ TEST_F(StreamExpertsTest, QuantizedWeightsOfAnyShape) {
     matrix.num_outputs = e.num_outputs;
     matrix.depth = e.depth;
     const int64_t values = int64_t{e.num_outputs} * e.depth;
-    // The scales of fp8 rows lie behind each expert's matrix.
+    // The scales of fp8 rows, and then those of blocks, lie behind each expert's matrix.
+    const int64_t num_scales = has_block_scales ? NumFp8BlockScales(e.num_outputs, e.depth) : 0;
     const int64_t stride =
-        is_fp8 ? values + 4 * e.num_outputs
+        is_fp8 ? values + 4 * (e.num_outputs + num_scales)
                : e.num_outputs / kInt4TileRows * Int4TileBytes(e.depth, e.scales_per_block);
     const DeviceMemory packed = ToDevice(std::vector<uint8_t>(stride * e.num_experts)),
                        weights = Poison(values * e.num_experts);
@@ -317,6 +320,8 @@ TEST_F(StreamExpertsTest, QuantizedWeightsOfAnyShape) {
       if (is_fp8)
         result.row_scales =
             reinterpret_cast<float*>(packed.as<uint8_t>() + expert * stride + values);
+      if (has_block_scales)
+        result.block_scales = reinterpret_cast<const uint32_t*>(result.row_scales + e.num_outputs);
       return result;
     };
     for (int expert = 0; expert < e.num_experts; ++expert) {

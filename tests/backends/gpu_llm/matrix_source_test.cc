@@ -139,7 +139,7 @@ TEST(MatrixSourceTest, Fp8RowsKeepTheirBytesAndScales) {
     EXPECT_EQ(FromBf16(floats[i]), (1.0f + 0.125f * ((i + 32) % 3)) * (i < 16 ? 4.0f : 8.0f));
 }
 
-TEST(MatrixSourceTest, Fp8InBlocksBecomesBf16) {
+TEST(MatrixSourceTest, Fp8InBlocksWithoutQuantizedInputsBecomesBf16) {
   const OwnedTensor bytes{std::vector<uint8_t>(256 * 256, 0x38)};  // 1
   const OwnedTensor scales = BytesOf(std::vector<float>{1.0f, 2.0f, 4.0f, 8.0f});
   llm::ResolvedWeight weight;
@@ -157,6 +157,60 @@ TEST(MatrixSourceTest, Fp8InBlocksBecomesBf16) {
   EXPECT_EQ(FromBf16(rows[127 * 256 + 128]), 2.0f);
   EXPECT_EQ(FromBf16(rows[128 * 256 + 127]), 4.0f);
   EXPECT_EQ(FromBf16(rows[255 * 256 + 255]), 8.0f);
+}
+
+// Gate and up of 256 rows, whose rows alternate in groups of 8.
+TEST(MatrixSourceTest, Fp8InBlocksKeepsItsBytesAndScales) {
+  const OwnedTensor bytes{std::vector<uint8_t>(256 * 384, 0x38)};
+  const OwnedTensor gate_scales = BytesOf(std::vector<float>{1, 2, 3, 4, 5, 6}),
+                    up_scales = BytesOf(std::vector<float>{7, 8, 9, 10, 11, 12.01f});
+  llm::ResolvedWeight gate;
+  gate.tensor = bytes.View(CheckpointDataType::kF8E4M3, {256, 384});
+  gate.source = llm::Matrix("w", 256, 384);
+  gate.quant.method = llm::QuantMethod::kFp8Blocks;
+  gate.quant.quantizes_input = true;
+  llm::ResolvedWeight up = gate;
+  gate.quant.scales = gate_scales.View(CheckpointDataType::kF32, {2, 3});
+  up.quant.scales = up_scales.View(CheckpointDataType::kF32, {2, 3});
+  MatrixSource source;
+  source.sections = {{&gate, 256}, {&up, 256}};
+  source.columns = 384;
+  source.interleave = 8;
+  const MatrixLayout layout = std::move(*LayoutOf(source));
+  EXPECT_EQ(layout.format, WeightFormat::kFp8);
+  EXPECT_TRUE(layout.has_block_scales && layout.quantizes_input);
+  EXPECT_EQ(Fp8RowScales(source), std::vector<float>(512, 1.0f));
+  const auto word = [](float low, float high) {
+    return uint32_t{nereid::Bf16Bits(low)} | uint32_t{nereid::Bf16Bits(high)} << 16;
+  };
+  std::vector<uint32_t> words = Fp8BlockScales(source);
+  ASSERT_EQ(words.size(), size_t{32 * 3});
+  EXPECT_EQ(words[0], word(1, 7));
+  EXPECT_EQ(words[15], word(1, 7));
+  EXPECT_EQ(words[16], word(4, 10));
+  EXPECT_EQ(words[32], word(2, 8));
+  EXPECT_EQ(words[95], word(6, 12));  // rounded to bf16
+  // One of two GPUs' rows and columns.
+  source.sections = {{&gate, 64, 128}, {&up, 64, 128}};
+  source.columns = 256;
+  source.first_column = 128;
+  EXPECT_TRUE(LayoutOf(source)->has_block_scales);
+  words = Fp8BlockScales(source);
+  ASSERT_EQ(words.size(), size_t{8 * 2});
+  EXPECT_EQ(words[0], word(5, 11));
+  EXPECT_EQ(words[8], word(6, 12));
+  const auto is_bf16 = [&] { return LayoutOf(source)->format == WeightFormat::kBf16; };
+  source.first_column = 64;  // splits a block
+  EXPECT_TRUE(is_bf16());
+  source.first_column = 128;
+  source.sections = {{&gate, 64, 124}, {&up, 64, 124}};  // rows that share a scale have two blocks
+  EXPECT_TRUE(is_bf16());
+  source.sections = {{&gate, 60}, {&up, 60}};  // tiles that are not whole
+  EXPECT_TRUE(is_bf16());
+  source.sections = {{&gate, 64}, {&up, 64}};
+  EXPECT_FALSE(is_bf16());
+  up.quant.method = llm::QuantMethod::kFp8;
+  EXPECT_TRUE(is_bf16());
 }
 
 TEST(MatrixSourceTest, ASliceOfColumnsIsThatPartOfTheWhole) {

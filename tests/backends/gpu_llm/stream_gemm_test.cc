@@ -29,6 +29,7 @@ struct GemmCase {
   WeightFormat format;
   int num_outputs, depth;
   int scales_per_block = 1;
+  bool has_block_scales = false;
 };
 
 class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase>> {
@@ -55,6 +56,7 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase
     }
     matrix_.data = device_weights_.data();
     matrix_.row_scales = device_scales_.as<float>();
+    if (given.has_block_scales) matrix_.block_scales = device_block_scales_.as<uint32_t>();
     device_in_ = Normal(in_, static_cast<size_t>(kStreamMaxRows) * given.depth);
     device_norm_ = Normal(norm_, given.depth);
     std::vector<int32_t> rows(kStreamMaxRows);
@@ -79,15 +81,31 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase
   void MakeFp8() {
     std::vector<uint8_t> bytes(weights_.size());
     std::vector<float> scales;
+    std::vector<uint32_t> block_scales(NumFp8BlockScales(matrix_.num_outputs, matrix_.depth));
+    // With so few bits that scaled weights are exact in bf16.
+    for (uint32_t& word : block_scales) {
+      const auto some = [&] { return Bf16Bits(0.125f * static_cast<float>(4 + random_() % 11)); };
+      word = some();
+      word |= uint32_t{some()} << 16;
+    }
     for (int row = 0; row < matrix_.num_outputs; ++row) {
       scales.push_back(0.01f + static_cast<float>(row % 7));
       for (int c = 0; c < matrix_.depth; ++c) {
         const size_t i = static_cast<size_t>(row) * matrix_.depth + c;
         do bytes[i] = static_cast<uint8_t>(random_());  // all values but the two that are NaN
         while ((bytes[i] & 0x7f) == 0x7f);
-        weights_[i] = FromFp8(bytes[i]) * scales.back();
+        float scale = scales.back();
+        if (GetParam().has_block_scales) {
+          const uint32_t word =
+              block_scales[c / kFp8BlockColumns * NumFp8Tiles(matrix_.num_outputs) +
+                           row / kFp8TileRows];
+          scale *= FromBf16(static_cast<uint16_t>(
+              row % kFp8TileRows < kFp8ScaleRows ? word & 0xffffu : word >> 16));
+        }
+        weights_[i] = FromFp8(bytes[i]) * scale;
       }
     }
+    device_block_scales_ = ToDevice(block_scales);
     device_weights_ = ToDevice(bytes);
     device_scales_ = ToDevice(scales);
   }
@@ -217,7 +235,7 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase
   std::vector<float> weights_;
   std::vector<uint16_t> in_, norm_, bias_;
   DeviceMemory device_weights_, device_scales_, device_in_, device_norm_, device_bias_, rows_;
-  DeviceMemory partials_, tickets_;
+  DeviceMemory device_block_scales_, partials_, tickets_;
   static constexpr int kProcessors = 132;
   static constexpr int64_t kPartials = int64_t{16} << 20;
 };
@@ -419,13 +437,16 @@ INSTANTIATE_TEST_SUITE_P(
         GemmCase{kBf16, 16, 256}, GemmCase{kBf16, 32, 4096}, GemmCase{kBf16, 400, 736},
         GemmCase{kBf16, 4304, 512}, GemmCase{kBf16, 64, 14336}, GemmCase{kBf16, 1040, 4096},
         GemmCase{kFp8, 16, 256}, GemmCase{kFp8, 32, 4096}, GemmCase{kFp8, 400, 736},
-        GemmCase{kFp8, 4304, 512}, GemmCase{kFp8, 64, 14336}, GemmCase{kInt4, 16, 256},
-        GemmCase{kInt4, 32, 4096}, GemmCase{kInt4, 400, 736, 4}, GemmCase{kInt4, 4304, 512, 2},
-        GemmCase{kInt4, 64, 14336}, GemmCase{kInt4, 32, 24576}, GemmCase{kInt4, 48, 200, 4}),
+        GemmCase{kFp8, 4304, 512}, GemmCase{kFp8, 64, 14336}, GemmCase{kFp8, 16, 256, 1, true},
+        GemmCase{kFp8, 400, 736, 1, true}, GemmCase{kFp8, 4304, 512, 1, true},
+        GemmCase{kFp8, 64, 14336, 1, true}, GemmCase{kInt4, 16, 256}, GemmCase{kInt4, 32, 4096},
+        GemmCase{kInt4, 400, 736, 4}, GemmCase{kInt4, 4304, 512, 2}, GemmCase{kInt4, 64, 14336},
+        GemmCase{kInt4, 32, 24576}, GemmCase{kInt4, 48, 200, 4}),
     [](const auto& info) {
       const GemmCase& given = info.param;
       const char* format = given.format == kBf16 ? "bf16" : given.format == kFp8 ? "fp8" : "int4";
-      return StrCat(format, "_", given.num_outputs, "x", given.depth, "_", given.scales_per_block);
+      return StrCat(format, given.has_block_scales ? "_blocks" : "", "_", given.num_outputs, "x",
+                    given.depth, "_", given.scales_per_block);
     });
 
 class GatherColumnsTest : public testing::GpuTest<::testing::Test> {};

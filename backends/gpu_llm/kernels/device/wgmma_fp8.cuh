@@ -175,4 +175,15 @@ __device__ __forceinline__ void WgmmaFp8(float (&d)[128], uint64_t a, uint64_t b
 }
 // clang-format on
 
+// sums += products x their block's scale. `scales`: a word of block scales (gemm/weight_format.h):
+// for each row of operand b a thread has the products of an output that the first scale multiplies,
+// and of one that the second does.
+template <int kCount>
+__device__ __forceinline__ void AddScaledFp8(const float (&products)[kCount], uint32_t scales,
+                                             float* sums) {
+  const float low = LowBf16(scales), high = HighBf16(scales);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) sums[i] += products[i] * (i % 4 < 2 ? low : high);
+}
+
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM

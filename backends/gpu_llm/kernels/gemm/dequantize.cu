@@ -21,7 +21,13 @@ __global__ void __launch_bounds__(kThreads) DequantizeFp8Kernel(WeightMatrix wei
   const int64_t row = i * 8 / weights.depth;
   if (row >= weights.num_outputs) return;
   const uint2 packed = static_cast<const uint2*>(weights.data)[i];
-  const float scale = weights.row_scales[row];
+  float scale = weights.row_scales[row];
+  if (weights.block_scales != nullptr) {
+    const int64_t block = i * 8 % weights.depth / kFp8BlockColumns;
+    const uint32_t scales =
+        weights.block_scales[block * NumFp8Tiles(weights.num_outputs) + row / kFp8TileRows];
+    scale *= row % kFp8TileRows < kFp8ScaleRows ? LowBf16(scales) : HighBf16(scales);
+  }
   float values[8];
 #pragma unroll
   for (int j = 0; j < 8; ++j) {

@@ -83,15 +83,20 @@ cudaError_t ExpertGemm(const ExpertGemmParams& params, int num_processors, cudaS
     return cudaErrorInvalidValue;
   }
   const int tile_rows = ExpertGemmTile(KernelForm::kNative, params.num_rows, params.num_experts);
+  const bool has_blocks = params.weights.block_scales != nullptr;
+  // With block scales, 256 rows of an expert are faster as two items: the kernel for larger ones
+  // spills registers.
+  const bool is_large =
+      tile_rows == 256 && !(has_blocks && params.num_rows <= int64_t{256} * params.num_experts);
   const auto launch = [&]<typename Format>(Format) {
-    return tile_rows == 256 ? LaunchFor<Format, 256>(params, num_processors, stream)
-                            : LaunchFor<Format, 128>(params, num_processors, stream);
+    return is_large ? LaunchFor<Format, 256>(params, num_processors, stream)
+                    : LaunchFor<Format, 128>(params, num_processors, stream);
   };
   switch (params.weights.format) {
     case WeightFormat::kBf16:
       return launch(Bf16Format());
     case WeightFormat::kFp8:
-      return launch(Fp8Format());
+      return has_blocks ? launch(Fp8BlocksFormat()) : launch(Fp8Format());
     case WeightFormat::kInt4:
       return launch(Int4Format());
   }

@@ -158,6 +158,9 @@ class Block {
     if constexpr (Format::kUnpacks) {
       cursor.Advance();
       for (int block = 0; block < num_blocks_; ++block) MultiplyBlock<kRows>(sums, previous);
+    } else if constexpr (Format::kHasBlocks) {
+      MultiplyScaledSteps<kRows>(item, sums);
+      cursor.Advance();
     } else {
       for (int step = 0; step < num_steps_; ++step) {
         MultiplyStep<kRows>(sums);
@@ -168,9 +171,11 @@ class Block {
         ring_.Advance();
       }
     }
-    WgmmaWait<0>();
-    FenceAccumulators(sums);
-    Release(previous);
+    if constexpr (!Format::kHasBlocks) {
+      WgmmaWait<0>();
+      FenceAccumulators(sums);
+      Release(previous);
+    }
     if constexpr (Format::kScales) Scale<kRows>(item, sums);
     if (p_.output == GemmEpilogue::kSiluGate) {
       Store<kRows, true>(item, sums);
@@ -193,6 +198,49 @@ class Block {
 #pragma unroll
     for (int k = 0; k < kStageRowBytes / 32; ++k) Format::Multiply(sums, a + 2 * k, b + 2 * k);
     WgmmaCommit();
+  }
+
+  // All steps of an item, whose products are scaled before they are added to the sums.
+  template <int kRows>
+  __device__ __forceinline__ void MultiplyScaledSteps(const Item& item, float (&sums)[kRows / 2]) {
+    // Rows whose products are in registers beside the sums of all rows.
+    constexpr int kAtOnce = kRows < 128 ? kRows : 128, kOthers = kRows - kAtOnce;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    const auto num_tiles = static_cast<int>(NumFp8Tiles(p_.weights.num_outputs));
+    const int tile = (item.first_output + rank_ * kOutputs) / kFp8TileRows + warp - 4;
+    const uint32_t* from =
+        p_.weights.block_scales + item.expert * p_.scale_stride + min(tile, num_tiles - 1);
+    uint32_t next = __ldg(from);
+    for (int step = 0; step < num_steps_; ++step) {
+      const uint32_t scales = next;
+      from += num_tiles;
+      if (step + 1 < num_steps_) next = __ldg(from);
+      BarrierWait(full_ + ring_.stage, ring_.parity);
+      MultiplyScaled<kAtOnce>(0, scales, sums);
+      if constexpr (kOthers > 0) MultiplyScaled<kOthers>(kAtOnce, scales, sums + kAtOnce / 2);
+      Release(ring_.stage);
+      ring_.Advance();
+    }
+  }
+  // kCount rows of the current stage, from first_row on. While a consumer group waits for its
+  // products and adds them, the tensor cores multiply for the other group.
+  template <int kCount>
+  __device__ __forceinline__ void MultiplyScaled(int first_row, uint32_t scales, float* sums) {
+    const uint32_t at = stages_ + ring_.stage * Shape::kStageBytes;
+    const uint64_t a =
+        MatrixDescriptor<kStageRowBytes>(at + group_ * (kGroupOutputs * kStageRowBytes));
+    const uint64_t b =
+        MatrixDescriptor<kStageRowBytes>(at + Shape::kWeightBytes + first_row * kStageRowBytes);
+    float products[kCount / 2];
+    FenceAccumulators(products);
+    WgmmaBegin();
+#pragma unroll
+    for (int k = 0; k < kStageRowBytes / 32; ++k)
+      WgmmaFp8(products, a + 2 * k, b + 2 * k, k == 0 ? 0 : 1);
+    WgmmaCommit();
+    WgmmaWait<0>();
+    FenceAccumulators(products);
+    AddScaledFp8(products, scales, sums);
   }
 
   // Unpacks a block of weights and multiplies it, a step of 32 columns at a time: while the tensor

@@ -18,7 +18,8 @@ namespace nereid::gpu {
 struct ExpertGemmParams {
   WeightMatrix weights;  // of expert 0
   int64_t stride_bytes;  // from one expert's matrix to the next
-  int64_t scale_stride;  // fp8: elements from one expert's row_scales to the next
+  // fp8: elements from one expert's row_scales to the next, and words from its block_scales.
+  int64_t scale_stride;
   // [num_experts + 1], on the device: expert e has the rows [first_rows[e], first_rows[e + 1]) of
   // `in` and `out`. Null: the only expert has all rows.
   const int32_t* first_rows;

@@ -31,6 +31,7 @@ struct TensorMaps {
 // A format of the weights:
 //   kElementBytes: of the input
 //   kScales: products are multiplied by in_scales and row_scales
+//   kHasBlocks: those of a step also by the scales of its blocks
 //   kStoresFloats: GemmEpilogue::kFloat is supported
 //   kUnpacks: a ring of their own has the weights as they are (weight_format.h), and consumers
 //     unpack them to registers. Otherwise a stage has them beside the input, and
@@ -39,7 +40,7 @@ struct TensorMaps {
 struct Bf16Format {
   static constexpr int kElementBytes = 2;
   static constexpr bool kStoresFloats = true;
-  static constexpr bool kScales = false, kUnpacks = false;
+  static constexpr bool kScales = false, kHasBlocks = false, kUnpacks = false;
   template <int kCount>
   static __device__ __forceinline__ void Multiply(float (&sums)[kCount], uint64_t weights,
                                                   uint64_t in) {
@@ -49,17 +50,21 @@ struct Bf16Format {
 struct Fp8Format {
   static constexpr int kElementBytes = 1;
   static constexpr bool kStoresFloats = false;
-  static constexpr bool kScales = true, kUnpacks = false;
+  static constexpr bool kScales = true, kHasBlocks = false, kUnpacks = false;
   template <int kCount>
   static __device__ __forceinline__ void Multiply(float (&sums)[kCount], uint64_t weights,
                                                   uint64_t in) {
     WgmmaFp8(sums, weights, in);
   }
 };
+struct Fp8BlocksFormat : Fp8Format {
+  static constexpr bool kHasBlocks = true;
+  static_assert(kStageRowBytes == kFp8BlockColumns);
+};
 struct Int4Format {
   static constexpr int kElementBytes = 2;
   static constexpr bool kStoresFloats = false;
-  static constexpr bool kScales = false, kUnpacks = true;
+  static constexpr bool kScales = false, kHasBlocks = false, kUnpacks = true;
 };
 
 template <typename Format, int kMaxRows>

@@ -58,9 +58,20 @@ __global__ void RandomFillFp8Kernel(uint32_t* out, int64_t count, uint64_t seed)
   }
 }
 
-__global__ void ConstantFillFloatKernel(float* out, int64_t count, float value) {
+// Block scales from 1 to 2, whose mean square is 2.33.
+__global__ void RandomFillScalesKernel(uint32_t* out, int64_t count, uint64_t seed) {
   const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i < count) out[i] = value;
+  if (i >= count) return;
+  const llm::PhiloxBlock bits =
+      llm::Philox4x32({{static_cast<uint32_t>(i), static_cast<uint32_t>(i >> 32), 4, 0}},
+                      static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
+  out[i] = (bits.words[0] & 0x007f007fu) | 0x3f803f80u;
+}
+
+// Scales of rows, which differ from row to row.
+__global__ void FillRowScalesKernel(float* out, int64_t count, float mean) {
+  const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i < count) out[i] = mean * (0.75f + 0.25f * static_cast<float>(i % 3));
 }
 
 }  // namespace
@@ -74,8 +85,14 @@ void RandomFillMatrix(const WeightMatrix& matrix, uint64_t seed, cudaStream_t st
       return RandomFill(static_cast<bf16*>(data), count, deviation * 1.732f, seed, stream);
     case WeightFormat::kFp8: {
       RandomFillFp8Kernel<<<2048, 256, 0, stream>>>(static_cast<uint32_t*>(data), count / 4, seed);
-      ConstantFillFloatKernel<<<(matrix.num_outputs + 255) / 256, 256, 0, stream>>>(
-          const_cast<float*>(matrix.row_scales), matrix.num_outputs, deviation / 0.73f);
+      const bool has_blocks = matrix.block_scales != nullptr;
+      FillRowScalesKernel<<<(matrix.num_outputs + 255) / 256, 256, 0, stream>>>(
+          const_cast<float*>(matrix.row_scales), matrix.num_outputs,
+          deviation / 0.73f / (has_blocks ? 1.53f : 1.0f));
+      if (!has_blocks) return;
+      const int64_t num_scales = NumFp8BlockScales(matrix.num_outputs, matrix.depth);
+      RandomFillScalesKernel<<<static_cast<unsigned>((num_scales + 255) / 256), 256, 0, stream>>>(
+          const_cast<uint32_t*>(matrix.block_scales), num_scales, seed);
       return;
     }
     case WeightFormat::kInt4: {

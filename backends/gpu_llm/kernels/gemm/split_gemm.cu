@@ -33,13 +33,15 @@ int Ceil(int a, int b) {
 
 KernelVariant VariantFor(const SplitGemmParams& p) {
   const int tile_rows = SplitGemmTile(p.num_rows);
+  const bool has_blocks = p.weights.block_scales != nullptr;
   const bool finishes =
       p.bias != nullptr || p.output == GemmEpilogue::kActivate || p.output == GemmEpilogue::kGate;
   switch (p.weights.format) {
     case WeightFormat::kInt4:
       return Int4Variant(tile_rows, finishes);
     case WeightFormat::kFp8:
-      return Fp8Variant(tile_rows, finishes);
+      return has_blocks ? Fp8BlocksVariant(std::min(tile_rows, kMaxBlocksRows), finishes)
+                        : Fp8Variant(tile_rows, finishes);
     case WeightFormat::kBf16:
       break;
   }

@@ -54,6 +54,9 @@ struct KernelVariant {
 // The variant of a tile's rows. `finishes`: with biases and activations.
 KernelVariant Int4Variant(int tile_rows, bool finishes);
 KernelVariant Fp8Variant(int tile_rows, bool finishes);
+// With block scales, for up to kMaxBlocksRows rows.
+KernelVariant Fp8BlocksVariant(int tile_rows, bool finishes);
+constexpr int kMaxBlocksRows = 64;
 KernelVariant Bf16Variant(int tile_rows, bool finishes);
 // With equal shares, for up to kShareRows rows: one block for each multiprocessor, without
 // clusters.
@@ -338,10 +341,11 @@ __device__ __forceinline__ void StoreTile(const Epilogue<End>& to, const DepthSl
 // Number of threads that registers are allocated for. A larger number leaves registers for a block
 // of the preceding norm kernel, so that this kernel's weight copies overlap with it.
 template <typename Operand, int kRows>
-constexpr int kBound = Operand::kUnpacks || kRows > 64 ? kThreads : kThreads + 128;
+constexpr int kBound = Operand::kMovesRegisters || kRows > 64 ? kThreads : kThreads + 128;
 
 // Operand: how the weights reach the tensor cores (split_gemm_int4.cu, split_gemm_shared.cu):
-//   kUnpacks, kBarriers, kStepColumns, kSharedBytes
+//   kBarriers, kStepColumns, kSharedBytes
+//   kMovesRegisters: the consumers take registers from the last group
 //   Operand(p, shared, barriers)
 //   Init(maps): initializes the barriers; called by all threads
 //   Prefetch(maps, slice, first_output): what does not depend on the previous kernel; all threads
@@ -372,7 +376,7 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
   WaitForPrevious();
   const int num_consumers = 128 * maps.groups;
   if (static_cast<int>(threadIdx.x) >= num_consumers) {
-    if constexpr (Operand::kUnpacks) ReleaseRegisters<32>();
+    if constexpr (Operand::kMovesRegisters) ReleaseRegisters<32>();
     operand.Produce(maps, slice, first_output, first_row);
     __syncwarp();
     if (slice.split > 1) {
@@ -380,7 +384,7 @@ __global__ void __launch_bounds__(kBound<Operand, kRows>, 1)
       ClusterWait();
     }
   } else {
-    if constexpr (Operand::kUnpacks) AcquireRegisters<112>();  // each thread starts with 96
+    if constexpr (Operand::kMovesRegisters) AcquireRegisters<112>();  // each thread starts with 96
     const bool is_fp8 = p.weights.format == WeightFormat::kFp8;
     if (is_fp8 && threadIdx.x < kRows && first_row + threadIdx.x < p.num_rows)
       in_scales[threadIdx.x] = __ldcg(p.in_scales + first_row + threadIdx.x);

@@ -15,7 +15,7 @@ constexpr int kSlotBytes = 2 * Int4BlockBytes(4);  // two consecutive blocks
 template <int kRows>
 class Int4Operand {
  public:
-  static constexpr bool kUnpacks = true;
+  static constexpr bool kMovesRegisters = true;
   static constexpr int kStages = kRows <= 64 ? 8 : 6;
   static constexpr int kStageBytes = kRows * kStageRowBytes;
   static constexpr int kSlots = kRows <= 64 ? 4 : 3;

@@ -198,10 +198,10 @@ __device__ __forceinline__ void Consume(const char* stage, int columns, int scal
       } else {
         const uint2 packed_low = *reinterpret_cast<const uint2*>(row);
         const uint2 packed_high = *reinterpret_cast<const uint2*>(row + 8 * Stage::kPitch);
-        Fp8ToBf16(packed_low.x, low[0], low[1]);
-        Fp8ToBf16(packed_low.y, low[2], low[3]);
-        Fp8ToBf16(packed_high.x, high[0], high[1]);
-        Fp8ToBf16(packed_high.y, high[2], high[3]);
+        Fp8ToBf16(packed_low.x, kFp8Factor, low[0], low[1]);
+        Fp8ToBf16(packed_low.y, kFp8Factor, low[2], low[3]);
+        Fp8ToBf16(packed_high.x, kFp8Factor, high[0], high[1]);
+        Fp8ToBf16(packed_high.y, kFp8Factor, high[2], high[3]);
       }
 #pragma unroll
       for (int n = 0; n < kTokenTiles; ++n) {

@@ -43,7 +43,9 @@ __device__ __forceinline__ WeightSource RowsOf(const WeightMatrix& w, const char
 //   kParts: of 32 columns in a slice
 //   SourceOf(), Copy(): where a lane copies from; the columns from `first` on of kTiles tiles
 //   RowOffset(), ChunkOffset(), ReadRows(): a part of 8 rows of the input as operand b
-//   Packed, Read(), Unpack(): a part of a tile's weights as a lane reads it, and as operand a.
+//   Packed, Read(), Unpack(): a part of a tile's weights as a lane reads it, and as operand a
+//   ReadScales(): what else Unpack() needs of a slice, from global memory. `scales`: the tile's
+//     first word of block scales (null: there are none). `column`: the slice's first one.
 // `part` is the number of a part in the slice, `i` its number among those of the warp.
 template <WeightFormat kFormat, int kScales>
 struct SliceOf;
@@ -87,6 +89,8 @@ struct SliceOf<WeightFormat::kBf16, 1> {
   struct Packed {
     uint4 halves[2];
   };
+  static __device__ __forceinline__ void ReadScales(const WeightMatrix&, const uint32_t*, int,
+                                                    Packed&) {}
   static __device__ __forceinline__ void Read(uint32_t tile, const WeightMatrix&, int part, int,
                                               Packed& packed) {
     const int lane = threadIdx.x % 32;
@@ -141,7 +145,14 @@ struct SliceOf<WeightFormat::kFp8, 1> {
 
   struct Packed {
     uint4 low, high;  // of outputs g and g + 8
+    uint32_t scales;  // their block scales
   };
+  static __device__ __forceinline__ void ReadScales(const WeightMatrix& w, const uint32_t* scales,
+                                                    int column, Packed& packed) {
+    packed.scales = kFp8NoScales;
+    if (scales == nullptr || column >= w.depth) return;
+    packed.scales = __ldg(scales + int64_t{column / kFp8BlockColumns} * NumFp8Tiles(w.num_outputs));
+  }
   static __device__ __forceinline__ void Read(uint32_t tile, const WeightMatrix&, int, int i,
                                               Packed& packed) {
     if (i > 0) return;
@@ -151,16 +162,18 @@ struct SliceOf<WeightFormat::kFp8, 1> {
   static __device__ __forceinline__ void Unpack(const Packed& packed, int part, int,
                                                 uint32_t (&a)[8]) {
     const uint4 &low = packed.low, &high = packed.high;
-    Convert(part == 0 ? low.x : low.z, a[0], a[2]);
-    Convert(part == 0 ? high.x : high.z, a[1], a[3]);
-    Convert(part == 0 ? low.y : low.w, a[4], a[6]);
-    Convert(part == 0 ? high.y : high.w, a[5], a[7]);
+    const uint32_t factors[2] = {Fp8FactorOf(packed.scales, 0), Fp8FactorOf(packed.scales, 1)};
+    Convert(part == 0 ? low.x : low.z, factors[0], a[0], a[2]);
+    Convert(part == 0 ? high.x : high.z, factors[1], a[1], a[3]);
+    Convert(part == 0 ? low.y : low.w, factors[0], a[4], a[6]);
+    Convert(part == 0 ? high.y : high.w, factors[1], a[5], a[7]);
   }
 
  private:
   // Converts four values; the result holds them as two pairs of adjacent values.
-  static __device__ __forceinline__ void Convert(uint32_t word, uint32_t& first, uint32_t& second) {
-    Fp8ToBf16(__byte_perm(word, 0, 0x3120), first, second);
+  static __device__ __forceinline__ void Convert(uint32_t word, uint32_t factor, uint32_t& first,
+                                                 uint32_t& second) {
+    Fp8ToBf16(__byte_perm(word, 0, 0x3120), factor, first, second);
   }
 };
 
@@ -210,6 +223,8 @@ struct SliceOf<WeightFormat::kInt4, kScales> {
     uint32_t scales[2];  // of outputs g and g + 8
     __nv_bfloat162 negative_zeros[2], factors[2];
   };
+  static __device__ __forceinline__ void ReadScales(const WeightMatrix&, const uint32_t*, int,
+                                                    Packed&) {}
   static __device__ __forceinline__ void Read(uint32_t tile, const WeightMatrix& w, int part, int i,
                                               Packed& packed) {
     const int lane = threadIdx.x % 32;

@@ -17,7 +17,8 @@ namespace nereid::gpu {
 struct TileGemmParams {
   WeightMatrix weights;  // of expert 0
   int64_t stride_bytes;  // from one expert's matrix to the next
-  int64_t scale_stride;  // fp8: elements from one expert's row_scales to the next
+  // fp8: elements from one expert's row_scales to the next, and words from its block_scales.
+  int64_t scale_stride;
   const __nv_bfloat16* in;
   const int32_t* pairs;  // as in GroupedGemmParams
   int pairs_per_row;

@@ -1,5 +1,8 @@
 // The layout of a weight matrix [num_outputs, depth] in device memory.
-//   bf16, fp8 (e4m3): row by row; each fp8 row has a scale
+//   bf16, fp8 (e4m3): row by row. Each fp8 row has a scale. Where blocks have scales as well,
+//     those of a tile of 16 rows and of 128 columns are a word of two bf16 values: one for the
+//     first 8 rows, which may be gate's, and one for the others. The words are those of all tiles
+//     for the first columns, then for the next ones. Rows that pad the last tile have scale 0
 //   int4: consecutive tiles of 16 rows; a tile is consecutive blocks of 128 columns; a block is
 //     1,024
 //     bytes of values, then its scales. The values are two halves of 64 columns. In a half, lane
@@ -22,6 +25,15 @@ enum class WeightFormat : int32_t { kBf16, kFp8, kInt4 };
 inline constexpr int kInt4TileRows = 16;
 inline constexpr int kInt4BlockColumns = 128;
 inline constexpr int kInt4ValueBytes = kInt4TileRows * kInt4BlockColumns / 2;
+
+// fp8: rows of a word of block scales, rows of one of its scales, and columns of both.
+inline constexpr int kFp8TileRows = 16, kFp8ScaleRows = 8, kFp8BlockColumns = 128;
+constexpr int64_t NumFp8Tiles(int64_t num_outputs) {
+  return (num_outputs + kFp8TileRows - 1) / kFp8TileRows;
+}
+constexpr int64_t NumFp8BlockScales(int64_t num_outputs, int64_t depth) {  // words
+  return NumFp8Tiles(num_outputs) * ((depth + kFp8BlockColumns - 1) / kFp8BlockColumns);
+}
 
 constexpr int Int4BlockBytes(int scales_per_block) {
   return kInt4ValueBytes + 4 * kInt4TileRows * scales_per_block;
@@ -48,9 +60,10 @@ inline uint32_t Int4ScaleWord(float scale, int zero) {
 
 struct WeightMatrix {
   WeightFormat format = WeightFormat::kBf16;
-  int scales_per_block = 1;           // int4: 1, 2 or 4
-  const void* data = nullptr;         // null: the matrix does not exist
-  const float* row_scales = nullptr;  // fp8: [num_outputs]
+  int scales_per_block = 1;                // int4: 1, 2 or 4
+  const void* data = nullptr;              // null: the matrix does not exist
+  const float* row_scales = nullptr;       // fp8: [num_outputs]
+  const uint32_t* block_scales = nullptr;  // fp8: [NumFp8BlockScales()]; null: there are none
   int num_outputs = 0, depth = 0;
   // fp8: matrix products of many rows may quantize their input to fp8 as well.
   bool quantizes_input = false;

@@ -44,6 +44,7 @@ __device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, const S
   const LayerExchange here = ExchangeOf(p, set, layer_index);
   StepGemm gemm = {};
   gemm.row_scales = layer.row_scales[kind];
+  gemm.block_scales = layer.block_scales[kind];
   gemm.in_stride = gemm.addend_stride = gemm.out_stride = here.stride;
   const auto take_input = [&](const bf16*& from, int& stride, bool& is_complete) {
     from = layer_index > 0 ? ExchangeOf(p, set, layer_index - 1).residual : p.residual;
@@ -105,7 +106,7 @@ __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& con
     if (gemm.depth <= kResident) {
       MultiplyResident<kFormat, kResident, kExperts, kOneRow>(p, gemm, consumer);
     } else {
-      MultiplyDeep<kFormat, kExperts, kOneRow>(p, gemm, consumer);
+      MultiplyDeep<kFormat, false, kOneRow>(p, gemm, consumer);
     }
     next_layer.Store(shared.layers[(layer + 1) % 2]);
     SyncConsumers();  // all threads have read the others' sums
@@ -168,11 +169,9 @@ template <WeightFormat kFormat, CacheFormat kCache, bool kOneRow, size_t kIndex 
 bool DispatchKernel(const DecodeStepSizes& sizes, const Use& use) {
   if constexpr (kIndex < std::size(kStepKernels)) {
     constexpr StepKernel kKernel = kStepKernels[kIndex];
-    if constexpr (IsCompiled(kKernel, kFormat)) {
-      if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
-        return use(DecodeStepKernel<kFormat, kCache, kKernel.head_dim, kKernel.max_hidden_size,
-                                    kKernel.has_experts, kOneRow>);
-      }
+    if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
+      return use(DecodeStepKernel<kFormat, kCache, kKernel.head_dim, kKernel.max_hidden_size,
+                                  kKernel.has_experts, kOneRow>);
     }
     return DispatchKernel<kFormat, kCache, kOneRow, kIndex + 1>(sizes, use);
   }

@@ -26,7 +26,8 @@ enum DecodeStepGemm { kStepQkv, kStepOut, kStepGateUp, kStepDown, kNumStepGemms 
 struct DecodeStepLayer {
   // Layout: weight_format.h; gate and up interleaved as in activation.h.
   const void* weights[kNumStepGemms];
-  const float* row_scales[kNumStepGemms];  // fp8
+  const float* row_scales[kNumStepGemms];       // fp8
+  const uint32_t* block_scales[kNumStepGemms];  // fp8: WeightMatrix::block_scales; null: none
   const __nv_bfloat16 *input_norm, *mlp_norm;
   const __nv_bfloat16* qkv_bias;         // null: none
   const __nv_bfloat16 *q_norm, *k_norm;  // [head_dim]; null: none

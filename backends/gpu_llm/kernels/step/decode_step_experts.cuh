@@ -97,6 +97,9 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   gate_up.output = GemmEpilogue::kSiluGate;
   gate_up.experts = &shared.experts;
   gate_up.tiles_each = 2 * p.expert_inner_size / kTileOutputs;
+  gate_up.row_scales = layer.row_scales[kStepGateUp];
+  gate_up.block_scales = layer.block_scales[kStepGateUp];
+  gate_up.scale_stride = layer.gate_up_stride / 4;
   {
     ResidentInput<kFormat, kResident, kOneRow> input;
     LoadResident(p, gate_up, consumer, input);
@@ -110,6 +113,9 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   down.in_stride = down.addend_stride = down.out_stride = exchange.stride;
   down.depth = p.expert_inner_size, down.num_outputs = p.hidden_size;
   down.output = GemmEpilogue::kAdd;
+  down.part_scales = layer.row_scales[kStepDown];
+  down.block_scales = layer.block_scales[kStepDown];
+  down.scale_stride = layer.down_stride / 4;
   MultiplyDeep<kFormat, true, kOneRow>(p, KeepGemm<kOneRow>(down, shared), consumer);
 }
 

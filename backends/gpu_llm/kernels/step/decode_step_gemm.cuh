@@ -6,14 +6,10 @@
 #pragma once
 
 #include "backends/gpu_llm/kernels/step/decode_step_input.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_scales.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-// Unpacks four e4m3 values of a word: {bytes 0 and 2}, {bytes 1 and 3}.
-__device__ __forceinline__ void UnpackFp8(uint32_t word, uint32_t& even, uint32_t& odd) {
-  even = (word << 8 & 0x80008000u) | (word << 4 & 0x07f007f0u);
-  odd = (word & 0x80008000u) | (word >> 4 & 0x07f007f0u);
-}
 // A warp's part of a K tile: sums += weights x input. `columns`: columns of the depth from the K
 // tile on; kIsWhole: at least those of a K tile.
 template <WeightFormat kFormat, bool kOneRow, bool kIsWhole = false>
@@ -94,20 +90,22 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
           UnpackFp8(lows[i], a[0], a[2]);
           UnpackFp8(highs[i], a[1], a[3]);
           const uint4& x = in.x[2 * s + i / 2];
-          MatrixMultiplyAdd(sums, a[0], a[1], a[2], a[3], i % 2 == 0 ? x.x : x.z,
-                            i % 2 == 0 ? x.y : x.w);
+          HalfMultiplyAdd(sums, a[0], a[1], a[2], a[3], i % 2 == 0 ? x.x : x.z,
+                          i % 2 == 0 ? x.y : x.w);
         }
       }
     }
   }
 }
 
-// A warp's part of a slot. `columns`: columns of the depth from the slot's first on. There is no
-// branch between K tiles, so that the loads of one overlap with the products of another.
-template <WeightFormat kFormat, bool kOneRow>
-__device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
-                                             const KTile<kFormat, kOneRow>* k_tiles,
+// A warp's part of a slot, whose columns start at column `first` of the depth. There is no branch
+// between K tiles, so that the loads of one overlap with the products of another. `half`: which
+// tile of the pair the slot belongs to.
+template <WeightFormat kFormat, bool kOneRow, typename Scales>
+__device__ __forceinline__ void MultiplySlot(const char* slot, int half, int first, int depth,
+                                             const KTile<kFormat, kOneRow>* k_tiles, Scales& scales,
                                              float (&sums)[4]) {
+  const int columns = depth - first;
   using Shape = Chunk<kFormat>;
   if constexpr (kFormat == WeightFormat::kInt4) {
     float of_slot[4] = {};
@@ -130,17 +128,23 @@ __device__ __forceinline__ void MultiplySlot(const char* slot, int columns,
   } else {
 #pragma unroll
     for (int i = 0; i < Shape::kKTiles; ++i) {
-      MultiplyKTile<kFormat, kOneRow>(slot, i, columns - i * Shape::kKTileColumns, k_tiles[i],
-                                      sums);
+      const int left = columns - i * Shape::kKTileColumns;
+      if constexpr (kFormat == WeightFormat::kFp8) {
+        float products[4] = {};
+        MultiplyKTile<kFormat, kOneRow>(slot, i, left, k_tiles[i], products);
+        scales.Add(half, first / Shape::kKTileColumns + i, k_tiles[i], products, sums);
+      } else {
+        MultiplyKTile<kFormat, kOneRow>(slot, i, left, k_tiles[i], sums);
+      }
     }
   }
 }
 
 // The same for the next slots in the ring: one of each of `count` tiles, one or two.
-template <WeightFormat kFormat, bool kOneRow>
-__device__ __forceinline__ void MultiplySlots(Consumer& consumer, int count, int columns,
+template <WeightFormat kFormat, bool kOneRow, typename Scales>
+__device__ __forceinline__ void MultiplySlots(Consumer& consumer, int count, int first, int depth,
                                               const KTile<kFormat, kOneRow>* k_tiles,
-                                              float (&sums)[2][4]) {
+                                              Scales& scales, float (&sums)[2][4]) {
   if constexpr (kFormat == WeightFormat::kInt4 && !kOneRow) {
     // One copy of the code of a slot: two would slow down the fetching of instructions.
     const auto swap = [&] {
@@ -152,7 +156,7 @@ __device__ __forceinline__ void MultiplySlots(Consumer& consumer, int count, int
     };
 #pragma unroll 1
     for (int tile = 0; tile < count; ++tile) {
-      MultiplySlot<kFormat, kOneRow>(consumer.Wait(), columns, k_tiles, sums[0]);
+      MultiplySlot<kFormat, kOneRow>(consumer.Wait(), tile, first, depth, k_tiles, scales, sums[0]);
       consumer.Release();
       swap();
     }
@@ -161,7 +165,8 @@ __device__ __forceinline__ void MultiplySlots(Consumer& consumer, int count, int
 #pragma unroll
     for (int tile = 0; tile < 2; ++tile) {
       if (tile >= count) break;
-      MultiplySlot<kFormat, kOneRow>(consumer.Wait(), columns, k_tiles, sums[tile]);
+      MultiplySlot<kFormat, kOneRow>(consumer.Wait(), tile, first, depth, k_tiles, scales,
+                                     sums[tile]);
       consumer.Release();
     }
   }
@@ -200,17 +205,19 @@ class TilePairEpilogue {
     stores_ = half < count && token_ < p.num_rows;
     if (kOneRow) stores_ &= FinishesPair();
     row_ = token_ * gemm.out_stride;
+    const float* row_scales = gemm.row_scales;
     if (kExperts && stores_ && gemm.experts != nullptr) {
       const int at = tile_ / gemm.tiles_each, rank = gemm.experts->ranks[at][token_];
       tile_ -= at * gemm.tiles_each;
       stores_ = rank >= 0;
       row_ += rank * gemm.tiles_each * (kTileOutputs / 2);
       if (stores_) weight_ = gemm.experts->weights[token_][rank];
+      if (row_scales != nullptr) row_scales += gemm.experts->experts[at] * gemm.scale_stride;
     }
     output_ = tile_ * kTileOutputs + place_;
     if (kExperts && gemm.experts == nullptr) stores_ &= output_ < gemm.num_outputs;
     if (stores_ && gemm.addend != nullptr) addend_ = LoadWord(AddendWord());
-    if (stores_ && gemm.row_scales != nullptr) scale_ *= gemm.row_scales[output_];
+    if (stores_ && row_scales != nullptr) scale_ *= row_scales[output_];
   }
 
   __device__ void Finish(const DecodeStepParams& p, SharedState& shared,
@@ -315,17 +322,19 @@ __device__ __forceinline__ void MultiplyLoaded(
   const auto& k_tiles = input.k_tiles;
   const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
   const int num_tiles = (gemm.num_outputs + kTileOutputs - 1) / kTileOutputs;
+  PairScales<kFormat, kExperts> scales(gemm, consumer.shared().experts, 1);
   int pair = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, ++pair) {
     const int count = first + grid < num_tiles ? 2 : 1;
+    scales.Begin(first, 0, 0);
     TilePairEpilogue<kExperts, kOneRow> epilogue(p, gemm, first, count, pair,
                                                  kOutputFactor<kFormat, kOneRow>);
     float sums[2][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < kKTiles / Shape::kKTiles; ++chunk) {
       if (chunk * Shape::kColumns >= depth) break;
-      MultiplySlots<kFormat, kOneRow>(consumer, count, depth - chunk * Shape::kColumns,
-                                      k_tiles + chunk * Shape::kKTiles, sums);
+      MultiplySlots<kFormat, kOneRow>(consumer, count, chunk * Shape::kColumns, depth,
+                                      k_tiles + chunk * Shape::kKTiles, scales, sums);
     }
     epilogue.Finish(p, consumer.shared(), sums);
   }
@@ -383,6 +392,7 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
     for (Input& input : ahead) load(input);
   }
   const int num_tiles = gemm.num_outputs / kTileOutputs;
+  PairScales<kFormat, kExperts> scales(gemm, selected, num_parts);
   int pair = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, ++pair) {
     const int count = first + grid < num_tiles ? 2 : 1;
@@ -392,6 +402,7 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
     Position at;
     const int num_chunks = num_parts * ((depth + Shape::kColumns - 1) / Shape::kColumns);
     for (int chunk = 0; chunk < num_chunks; ++chunk, at = after(at)) {
+      scales.BeginChunk(first, at.part, at.column);
       Input now = ahead[0];
 #pragma unroll
       for (int i = 1; i < kAhead; ++i) ahead[i - 1] = ahead[i];
@@ -407,8 +418,8 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
       }
       typename Input::KTiles k_tiles;
       now.Prepare(consumer.shared(), k_tiles);
-      MultiplySlots<kFormat, Input::kIsByRow>(consumer, count, depth - at.column, k_tiles.all,
-                                              sums);
+      MultiplySlots<kFormat, Input::kIsByRow>(consumer, count, at.column, depth, k_tiles.all,
+                                              scales, sums);
     }
     epilogue.Finish(p, consumer.shared(), sums);
   }

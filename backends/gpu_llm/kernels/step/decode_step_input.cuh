@@ -5,6 +5,7 @@
 
 #include <type_traits>
 
+#include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
 #include "backends/gpu_llm/kernels/gemm/int4_bytes.cuh"
 #include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
@@ -34,6 +35,13 @@ struct KTile {
   // 1 has them.
   float sums[2] = {};
 };
+// Values in fp16, divided by a scale. A lane has the scales of the rows of its sums: of the only
+// row, or of rows 2 t and 2 t + 1.
+template <bool kOneRow>
+struct KTile<WeightFormat::kFp8, kOneRow> {
+  uint4 x[kFragments<WeightFormat::kFp8>];
+  float scales[kOneRow ? 1 : 2];
+};
 // The only row as bytes (int4_bytes.cuh), with a scale that the warp's K tiles share.
 template <>
 struct KTile<WeightFormat::kInt4, true> {
@@ -41,13 +49,9 @@ struct KTile<WeightFormat::kInt4, true> {
   int32_t sum;                                   // of the values
   float scale;
 };
-// Moving bits unpacks e4m3 values to 2^-120 of their value. Inputs are multiplied by 2^64 of this,
-// so that small products stay in range, and results by the rest. Inputs of 2^64 or more would
-// become infinite, but the norm of such a row already is.
-constexpr float kFp8InputFactor = 0x1p64f;
 // The factor by which a product is smaller than its weights and input say.
 template <WeightFormat kFormat, bool kOneRow>
-constexpr float kOutputFactor = kFormat == WeightFormat::kFp8                ? 0x1p56f
+constexpr float kOutputFactor = kFormat == WeightFormat::kFp8                ? kFp8Unit
                                 : kFormat == WeightFormat::kInt4 && !kOneRow ? kInt4OutputFactor
                                                                              : 1.0f;
 
@@ -57,23 +61,23 @@ __device__ __forceinline__ uint32_t MultiplyPairs(uint32_t a, uint32_t b) {
                                          *reinterpret_cast<const __nv_bfloat162*>(&b));
   return *reinterpret_cast<const uint32_t*>(&product);
 }
-// Fragments of fp8 and int4 inputs as the weights' pairs need them.
+// Fragments of int4 inputs as the weights' pairs need them.
 template <WeightFormat kFormat>
 __device__ __forceinline__ uint4 PrepareFragment(const uint4& x) {
-  if constexpr (kFormat == WeightFormat::kFp8) {
-    float values[8];
-    Unpack8(x, values);
-    // Matches the pairs that unpacking produces.
-    const auto pair = [&](int i) {
-      return PackBf16(values[i] * kFp8InputFactor, values[i + 2] * kFp8InputFactor);
-    };
-    return {pair(0), pair(1), pair(4), pair(5)};
-  } else if constexpr (kFormat == WeightFormat::kInt4) {
+  if constexpr (kFormat == WeightFormat::kInt4) {
     return {ScaleBf16Pair(x.x, kInt4EvenFactor), ScaleBf16Pair(x.y, kInt4OddFactor),
             ScaleBf16Pair(x.z, kInt4EvenFactor), ScaleBf16Pair(x.w, kInt4OddFactor)};
   } else {
     return x;
   }
+}
+// The same of fp8 inputs: fp16 values in the order of UnpackFp8(), multiplied by `factor`.
+__device__ __forceinline__ uint4 PrepareFp8Fragment(const float (&values)[8], float factor) {
+  const auto pair = [&](int i) {
+    return PackHalf(values[i] * factor, values[i + kFp8PairStride] * factor);
+  };
+  constexpr int kSecond = kFp8PairStride == 1 ? 2 : 1;
+  return {pair(0), pair(kSecond), pair(4), pair(4 + kSecond)};
 }
 template <WeightFormat kFormat>
 __device__ __forceinline__ void PrepareKTile(KTile<kFormat, false>& k_tile) {
@@ -87,6 +91,44 @@ __device__ __forceinline__ void PrepareKTile(KTile<kFormat, false>& k_tile) {
       MatrixMultiplyAdd(sums, kInt4EvenOnes, kInt4EvenOnes, kInt4OddOnes, kInt4OddOnes, x.z, x.w);
     }
     k_tile.sums[0] = sums[0], k_tile.sums[1] = sums[1];
+  }
+}
+
+// Prepares K tiles, which in fp8 have one scale for each row. Called by all lanes.
+template <WeightFormat kFormat, int kCount>
+__device__ __forceinline__ void PrepareKTiles(KTile<kFormat, false> (&k_tiles)[kCount]) {
+  if constexpr (kFormat == WeightFormat::kFp8) {
+    // Pairs of magnitudes: the values as floats, which are needed below, would all stay in
+    // registers.
+    __nv_bfloat162 pair = __floats2bfloat162_rn(0.0f, 0.0f);
+    const auto add = [&](const uint32_t& words) {
+      pair = __hmax2(pair, __habs2(*reinterpret_cast<const __nv_bfloat162*>(&words)));
+    };
+#pragma unroll
+    for (const auto& k_tile : k_tiles) {
+#pragma unroll
+      for (const uint4& x : k_tile.x) add(x.x), add(x.y), add(x.z), add(x.w);
+    }
+    uint32_t largest = max(__float_as_uint(__low2float(pair)), __float_as_uint(__high2float(pair)));
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+    largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+    const ByteScale scale(largest);
+    const int first = static_cast<int>(threadIdx.x) % 4 * 8;  // a lane of row 2 t
+    const float scales[2] = {__shfl_sync(0xffffffffu, scale.scale(), first),
+                             __shfl_sync(0xffffffffu, scale.scale(), first + 4)};
+#pragma unroll
+    for (auto& k_tile : k_tiles) {
+      k_tile.scales[0] = scales[0], k_tile.scales[1] = scales[1];
+#pragma unroll
+      for (uint4& x : k_tile.x) {
+        float values[8];
+        Unpack8(x, values);
+        x = PrepareFp8Fragment(values, scale.factor());
+      }
+    }
+  } else {
+#pragma unroll
+    for (auto& k_tile : k_tiles) PrepareKTile<kFormat>(k_tile);
   }
 }
 
@@ -194,12 +236,20 @@ class RowShare {
         to.sum = 256 * sums[0] + sums[1], to.scale = scale;
       }
     } else {
+      const ByteScale scale = ScaleOf(values);
 #pragma unroll
-      for (int i = 0; i < kEach; ++i)
-        *place((8 * i + Group()) * 4 + t) = PrepareFragment<kFormat>(Pack8(values[i]));
+      for (int i = 0; i < kEach; ++i) {
+        uint4& to = *place((8 * i + Group()) * 4 + t);
+        if constexpr (kFormat == WeightFormat::kFp8) {
+          to = PrepareFp8Fragment(values[i], scale.factor());
+        } else {
+          to = PrepareFragment<kFormat>(Pack8(values[i]));
+        }
+      }
       __syncwarp();
 #pragma unroll
       for (int k = 0; k < kKTiles; ++k) {
+        if constexpr (kFormat == WeightFormat::kFp8) k_tiles[k].scales[0] = scale.scale();
 #pragma unroll
         for (int c = 0; c < kTileFragments; ++c)
           k_tiles[k].x[c] = *place((k * kTileFragments + c) * 4 + t);
@@ -224,15 +274,19 @@ class RowShare {
     return fragment / 2 * 8 + half * 4 + static_cast<int>(threadIdx.x) % 4;
   }
 
+  // The scale of the warp's values.
+  __device__ static __forceinline__ ByteScale ScaleOf(const float (&values)[kEach][8]) {
+    uint32_t largest = 0;
+#pragma unroll
+    for (const auto& of_fragment : values) largest = max(largest, LargestMagnitude(of_fragment));
+    return ByteScale(__reduce_max_sync(0xffffffffu, largest));
+  }
   // Stores values as bytes: of the columns that are even nibbles of a word of weights, and of those
   // that are odd ones. Returns their scale.
   template <typename Place>
   __device__ static __forceinline__ float StoreBytes(const float (&values)[kEach][8],
                                                      const Place& place) {
-    uint32_t largest = 0;
-#pragma unroll
-    for (const auto& of_fragment : values) largest = max(largest, LargestMagnitude(of_fragment));
-    const ByteScale scale(__reduce_max_sync(0xffffffffu, largest));
+    const ByteScale scale = ScaleOf(values);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const InputBytes bytes = ToInputBytes(values[i], scale.factor());
@@ -253,8 +307,9 @@ class RowShare {
 template <WeightFormat kFormat, bool kOneRow>
 class ChunkInput {
  public:
-  // Only int4 inputs gain from RowShare here: the others need no conversion, or a short one.
-  static constexpr bool kIsByRow = kOneRow && kFormat == WeightFormat::kInt4;
+  // bf16 inputs need no conversion, and a chunk may be too short for all lanes.
+  static constexpr bool kIsByRow = kOneRow && kFormat != WeightFormat::kBf16 &&
+                                   Chunk<kFormat>::kKTiles * kFragments<kFormat> % 8 == 0;
   struct KTiles {
     KTile<kFormat, kIsByRow> all[Chunk<kFormat>::kKTiles];
   };
@@ -293,8 +348,7 @@ class ChunkInput {
       raw_.Exchange(nullptr, shared, to.all);
     } else {
       to = raw_;
-#pragma unroll
-      for (auto& k_tile : to.all) PrepareKTile<kFormat>(k_tile);
+      PrepareKTiles<kFormat>(to.all);
     }
   }
 
@@ -409,8 +463,7 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
     if (lane % 4 == 0) consumer.shared().squares[lane / 4][warp] = squares;
     __syncwarp();  // before this warp's sums overwrite its norm weights
   }
-#pragma unroll
-  for (int k_tile = 0; k_tile < kKTiles; ++k_tile) PrepareKTile<kFormat>(k_tiles[k_tile]);
+  PrepareKTiles<kFormat>(k_tiles);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

@@ -26,7 +26,7 @@ struct DecodeStepSizes {
   int head_outputs;  // rows of the LM head
 };
 
-// Each weight format and cache format has one kernel for each of these; fp8 has none with experts.
+// Each weight format and cache format has one kernel for each of these.
 struct StepKernel {
   bool has_experts;
   int head_dim, max_hidden_size;
@@ -35,16 +35,13 @@ inline constexpr StepKernel kStepKernels[] = {
     {false, 16, 4096},  {false, 64, 4096},  {false, 96, 4096},
     {false, 128, 4096}, {false, 128, 8192}, {true, 128, 4096},
 };
-constexpr bool IsCompiled(const StepKernel& kernel, WeightFormat format) {
-  return !kernel.has_experts || format != WeightFormat::kFp8;
-}
 
 // Index of the kernel of a model in kStepKernels; -1: there is none.
 constexpr int FindStepKernel(const DecodeStepSizes& sizes) {
   for (int i = 0; i < static_cast<int>(std::size(kStepKernels)); ++i) {
     const StepKernel& kernel = kStepKernels[i];
     if (kernel.has_experts == (sizes.num_experts > 0) && kernel.head_dim == sizes.head_dim &&
-        sizes.hidden_size <= kernel.max_hidden_size && IsCompiled(kernel, sizes.format)) {
+        sizes.hidden_size <= kernel.max_hidden_size) {
       return i;
     }
   }

@@ -7,7 +7,7 @@
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
 #include "backends/gpu_llm/kernels/step/decode_step.h"
-#include "backends/gpu_llm/kernels/step/step_copy.cuh"
+#include "backends/gpu_llm/kernels/step/step_policy.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
@@ -65,8 +65,12 @@ struct StepGemm {
   const int32_t* rows;  // rows of `in`; null: the first
   const bf16* norm;     // [depth]; null: none
   const bf16* addend;   // [.., num_outputs], rows `addend_stride` apart; null: none
-  const float* row_scales;
-  void* out;  // rows `out_stride` apart
+  // fp8, as in WeightMatrix: of outputs, and of blocks. Where the depth is that of several experts,
+  // `part_scales` are those of outputs, and differ from expert to expert.
+  const float *row_scales, *part_scales;
+  const uint32_t* block_scales;
+  int64_t scale_stride;  // words from one expert's scales to the next; 0: there are no experts
+  void* out;             // rows `out_stride` apart
   int in_stride, addend_stride, out_stride;
   bool in_is_complete, addend_is_complete;  // written before this launch, no polling needed
   int num_outputs, depth;

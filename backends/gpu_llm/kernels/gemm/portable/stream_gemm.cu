@@ -62,13 +62,18 @@ struct Step<WeightFormat::kBf16> {
 
 template <>
 struct Step<WeightFormat::kFp8> {
-  static constexpr int kParts = 4, kColumns = 32 * kParts, kAhead = 2;
+  static constexpr int kParts = 4, kColumns = kFp8BlockColumns, kAhead = 2;
   uint2 low[kParts], high[kParts];
+  uint32_t scales;  // of the step's block
 
   __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
     const int g = threadIdx.x % 32 / 4;
     const auto* row =
         static_cast<const char*>(w.data) + (int64_t{tile} * kTileOutputs + g) * w.depth + first;
+    scales = kFp8NoScales;
+    if (w.block_scales != nullptr && columns > 0) {
+      scales = __ldg(w.block_scales + first / kFp8BlockColumns * NumFp8Tiles(w.num_outputs) + tile);
+    }
 #pragma unroll
     for (int s = 0; s < kParts; ++s) {
       const int column = ColumnOf(s);
@@ -85,10 +90,11 @@ struct Step<WeightFormat::kFp8> {
   __device__ __forceinline__ void Multiply(const WeightMatrix&, const uint4 (&x)[kTokenTiles],
                                            int s, float (&sums)[kTokenTiles][4]) const {
     uint32_t a[4], b[4];
-    Fp8ToBf16(low[s].x, a[0], a[1]);
-    Fp8ToBf16(low[s].y, a[2], a[3]);
-    Fp8ToBf16(high[s].x, b[0], b[1]);
-    Fp8ToBf16(high[s].y, b[2], b[3]);
+    const uint32_t low_factor = Fp8FactorOf(scales, 0), high_factor = Fp8FactorOf(scales, 1);
+    Fp8ToBf16(low[s].x, low_factor, a[0], a[1]);
+    Fp8ToBf16(low[s].y, low_factor, a[2], a[3]);
+    Fp8ToBf16(high[s].x, high_factor, b[0], b[1]);
+    Fp8ToBf16(high[s].y, high_factor, b[2], b[3]);
 #pragma unroll
     for (int n = 0; n < kTokenTiles; ++n) {  // the pairs that unpacking produces
       MatrixMultiplyAdd(sums[n], a[0], b[0], a[1], b[1], __byte_perm(x[n].x, x[n].y, 0x5410),

@@ -1,5 +1,5 @@
 // Hopper: one warp fills the ring by bulk copies, and gives its registers to the warps that
-// compute. Device code only.
+// compute. One instruction converts two fp8 weights. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
@@ -26,6 +26,19 @@ __device__ __forceinline__ void TakeRegisters() {
 }
 __device__ __forceinline__ void GiveRegisters() {
   ReleaseRegisters<56>();
+}
+
+// Converts the four e4m3 codes of a word to fp16 values: `first` has those of bytes 0 and
+// kFp8PairStride, `second` the others. The codes' values are larger by kFp8Unit.
+constexpr int kFp8PairStride = 1;
+constexpr float kFp8Unit = 1.0f;
+__device__ __forceinline__ void UnpackFp8(uint32_t word, uint32_t& first, uint32_t& second) {
+  asm("{ .reg .b16 low, high;\n"
+      "mov.b32 {low, high}, %2;\n"
+      "cvt.rn.f16x2.e4m3x2 %0, low;\n"
+      "cvt.rn.f16x2.e4m3x2 %1, high; }"
+      : "=r"(first), "=r"(second)
+      : "r"(word));
 }
 
 // Copies to one slot after the other; called by all threads of the copying warps.

@@ -1,6 +1,7 @@
 // Every GPU from compute capability 8.0: several warps fill the ring by 16-byte asynchronous
 // copies. A slot has half of the native form's bytes, so that a ring of four fits into the 99 KB
-// that a block of threads may have on GPUs of 8.6, 8.9 and 12.0. Device code only.
+// that a block of threads may have on GPUs of 8.6, 8.9 and 12.0. fp8 weights are converted by
+// integer operations. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
@@ -27,6 +28,14 @@ __device__ __forceinline__ void WaitForSlot(uint64_t* barrier, uint32_t parity) 
 }
 __device__ __forceinline__ void TakeRegisters() {}
 __device__ __forceinline__ void GiveRegisters() {}
+
+// Sign, exponent and mantissa move to their positions in fp16, whose exponents are larger by 8.
+constexpr int kFp8PairStride = 2;
+constexpr float kFp8Unit = 256.0f;
+__device__ __forceinline__ void UnpackFp8(uint32_t word, uint32_t& first, uint32_t& second) {
+  first = (word << 8 & 0x80008000u) | (word << 7 & 0x3f803f80u);
+  second = (word & 0x80008000u) | (word >> 1 & 0x3f803f80u);
+}
 
 // Copies to one slot after the other; called by all threads of the copying warps, which are the
 // first after the block's `kFirst` threads.
