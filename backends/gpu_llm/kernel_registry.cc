@@ -235,9 +235,9 @@ constexpr DecodeStepRule kDecodeStepRules[] = {
     {kNative, WeightFormat::kInt4, true, 32, 1},
     {kPortable, WeightFormat::kInt4, true, 32, kDecodeStepRows},
     {kNative, WeightFormat::kFp8, true, 4096, kDecodeStepRows},
-    {kNative, WeightFormat::kFp8, true, 64, 2},
+    {kNative, WeightFormat::kFp8, true, 64, 4},
     {kPortable, WeightFormat::kFp8, true, 4096, 1},
-    {kPortable, WeightFormat::kFp8, true, 64, kDecodeStepRows},
+    {kPortable, WeightFormat::kFp8, true, 64, 4},
 };
 
 struct DecodeStepLimit {

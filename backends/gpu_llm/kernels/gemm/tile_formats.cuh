@@ -38,14 +38,15 @@ __device__ __forceinline__ WeightSource RowsOf(const WeightMatrix& w, const char
           rows * w.depth * element_bytes, (w.num_outputs - first + rows - 1) / rows};
 }
 
-// A format. kScales: of int4, the most scales of a block. The input's columns of a row lie in
-// chunks of 16 bytes, chunk i at i ^ Swizzle(row), so that reads have no bank conflicts. Members:
+// A format. kScales: of int4, the most scales of a block; of fp8, 2 with block scales, else 1. The
+// input's columns of a row lie in chunks of 16 bytes, chunk i at i ^ Swizzle(row), so that reads
+// have no bank conflicts. Members:
 //   kParts: of 32 columns in a slice
 //   SourceOf(), Copy(): where a lane copies from; the columns from `first` on of kTiles tiles
 //   RowOffset(), ChunkOffset(), ReadRows(): a part of 8 rows of the input as operand b
 //   Packed, Read(), Unpack(): a part of a tile's weights as a lane reads it, and as operand a
 //   ReadScales(): what else Unpack() needs of a slice, from global memory. `scales`: the tile's
-//     first word of block scales (null: there are none). `column`: the slice's first one.
+//     first word of block scales. `column`: the slice's first one.
 // `part` is the number of a part in the slice, `i` its number among those of the warp.
 template <WeightFormat kFormat, int kScales>
 struct SliceOf;
@@ -110,8 +111,8 @@ struct SliceOf<WeightFormat::kBf16, 1> {
 };
 
 // 64 columns. Lane 4 g + t has columns [16 t, + 16) of outputs g and g + 8, for both parts.
-template <>
-struct SliceOf<WeightFormat::kFp8, 1> {
+template <int kScales>
+struct SliceOf<WeightFormat::kFp8, kScales> {
   static constexpr int kParts = 2;
 
   static __device__ __forceinline__ int Swizzle(int row) { return row % 2 * 5; }
@@ -144,13 +145,12 @@ struct SliceOf<WeightFormat::kFp8, 1> {
   }
 
   struct Packed {
-    uint4 low, high;  // of outputs g and g + 8
-    uint32_t scales;  // their block scales
+    uint4 low, high;                 // of outputs g and g + 8
+    uint32_t scales = kFp8NoScales;  // their block scales
   };
   static __device__ __forceinline__ void ReadScales(const WeightMatrix& w, const uint32_t* scales,
                                                     int column, Packed& packed) {
-    packed.scales = kFp8NoScales;
-    if (scales == nullptr || column >= w.depth) return;
+    if (kScales == 1 || column >= w.depth) return;
     packed.scales = __ldg(scales + int64_t{column / kFp8BlockColumns} * NumFp8Tiles(w.num_outputs));
   }
   static __device__ __forceinline__ void Read(uint32_t tile, const WeightMatrix&, int, int i,
@@ -162,7 +162,9 @@ struct SliceOf<WeightFormat::kFp8, 1> {
   static __device__ __forceinline__ void Unpack(const Packed& packed, int part, int,
                                                 uint32_t (&a)[8]) {
     const uint4 &low = packed.low, &high = packed.high;
-    const uint32_t factors[2] = {Fp8FactorOf(packed.scales, 0), Fp8FactorOf(packed.scales, 1)};
+    uint32_t factors[2] = {kFp8Factor, kFp8Factor};
+    if constexpr (kScales > 1)
+      factors[0] = Fp8FactorOf(packed.scales, 0), factors[1] = Fp8FactorOf(packed.scales, 1);
     Convert(part == 0 ? low.x : low.z, factors[0], a[0], a[2]);
     Convert(part == 0 ? high.x : high.z, factors[1], a[1], a[3]);
     Convert(part == 0 ? low.y : low.w, factors[0], a[4], a[6]);

@@ -244,8 +244,7 @@ __device__ __forceinline__ void MultiplySteps(const TileGemmParams& p, const War
     const int column = step * Warp::kShape.stage_columns() + warp.depth_warp * Warp::kColumns;
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
-      Slice::ReadScales(p.weights, block_scales == nullptr ? nullptr : block_scales + i, column,
-                        packed[i]);
+      Slice::ReadScales(p.weights, block_scales + i, column, packed[i]);
     }
   };
   const auto read_weights = [&](uint32_t stage, int part) {

@@ -20,7 +20,7 @@ struct TileGemmCase {
   WeightFormat format;
   int rows;
   int part_warps = 1;  // warps that share the parts of a slice: 1, or 2 for 64 rows
-  int scales = 1;      // int4: the most scales of a block
+  int scales = 1;      // int4: the most scales of a block; fp8: 2 with block scales
   int ring_bytes = kRingBytes;
 };
 
@@ -74,7 +74,7 @@ constexpr TileGemmShape TileGemmShapeOf(const TileGemmCase& of) {
     shape.blocks = 1, shape.passes = 2;
     if (of.format == WeightFormat::kBf16) {
       shape.row_warps = 2, shape.warp_tiles = 4;
-    } else if (of.scales == 1) {
+    } else if (!is_int4 || of.scales == 1) {
       shape.output_warps = 8;
     }
   }

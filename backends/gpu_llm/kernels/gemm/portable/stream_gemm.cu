@@ -23,7 +23,8 @@ constexpr int kWarps = 8, kThreads = 32 * kWarps;
 
 // A warp's weights of one step: operand a for kParts parts of 32 columns. In part s the thread has
 // columns ColumnOf(s) to ColumnOf(s) + 7 of rows g and g + 8.
-template <WeightFormat kFormat>
+// kHasBlocks: fp8 weights have block scales.
+template <WeightFormat kFormat, bool kHasBlocks = false>
 struct Step;
 
 template <>
@@ -60,18 +61,17 @@ struct Step<WeightFormat::kBf16> {
   }
 };
 
-template <>
-struct Step<WeightFormat::kFp8> {
+template <bool kHasBlocks>
+struct Step<WeightFormat::kFp8, kHasBlocks> {
   static constexpr int kParts = 4, kColumns = kFp8BlockColumns, kAhead = 2;
   uint2 low[kParts], high[kParts];
-  uint32_t scales;  // of the step's block
+  uint32_t scales = kFp8NoScales;  // of the step's block
 
   __device__ __forceinline__ void Load(const WeightMatrix& w, int tile, int first, int columns) {
     const int g = threadIdx.x % 32 / 4;
     const auto* row =
         static_cast<const char*>(w.data) + (int64_t{tile} * kTileOutputs + g) * w.depth + first;
-    scales = kFp8NoScales;
-    if (w.block_scales != nullptr && columns > 0) {
+    if (kHasBlocks && columns > 0) {
       scales = __ldg(w.block_scales + first / kFp8BlockColumns * NumFp8Tiles(w.num_outputs) + tile);
     }
 #pragma unroll
@@ -90,7 +90,9 @@ struct Step<WeightFormat::kFp8> {
   __device__ __forceinline__ void Multiply(const WeightMatrix&, const uint4 (&x)[kTokenTiles],
                                            int s, float (&sums)[kTokenTiles][4]) const {
     uint32_t a[4], b[4];
-    const uint32_t low_factor = Fp8FactorOf(scales, 0), high_factor = Fp8FactorOf(scales, 1);
+    uint32_t low_factor = kFp8Factor, high_factor = kFp8Factor;
+    if constexpr (kHasBlocks)
+      low_factor = Fp8FactorOf(scales, 0), high_factor = Fp8FactorOf(scales, 1);
     Fp8ToBf16(low[s].x, low_factor, a[0], a[1]);
     Fp8ToBf16(low[s].y, low_factor, a[2], a[3]);
     Fp8ToBf16(high[s].x, high_factor, b[0], b[1]);
@@ -204,10 +206,10 @@ constexpr int BlocksOfProcessor(int token_tiles) {
   return token_tiles == 1 ? 3 : 2;
 }
 
-template <WeightFormat kFormat, int kTokenTiles, bool kNorms>
+template <WeightFormat kFormat, bool kHasBlocks, int kTokenTiles, bool kNorms>
 __global__ void __launch_bounds__(kThreads, BlocksOfProcessor(kTokenTiles))
     StreamGemmKernel(const __grid_constant__ StreamGemmParams p) {
-  using WeightStep = Step<kFormat>;
+  using WeightStep = Step<kFormat, kHasBlocks>;
   constexpr int kStride = WeightStep::kColumns * kWarps, kAhead = WeightStep::kAhead;
   __shared__ float4 parts[2][kWarps][kTokenTiles][32];
   __shared__ float squares[2][kWarps][8 * kTokenTiles];
@@ -290,18 +292,18 @@ __global__ void __launch_bounds__(kThreads, BlocksOfProcessor(kTokenTiles))
   }
 }
 
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, bool kHasBlocks = false>
 void LaunchFormat(const StreamGemmParams& p, int num_processors, cudaStream_t stream) {
   const int num_blocks = std::min(p.weights.num_outputs / kTileOutputs,
                                   num_processors * BlocksOfProcessor(p.num_rows <= 8 ? 1 : 2));
   const auto launch = [&](auto kernel) { Launch(kernel, num_blocks, kThreads, 0, stream, p); };
   const bool norms = p.norm_weight != nullptr;
   if (p.num_rows <= 8) {
-    norms ? launch(StreamGemmKernel<kFormat, 1, true>)
-          : launch(StreamGemmKernel<kFormat, 1, false>);
+    norms ? launch(StreamGemmKernel<kFormat, kHasBlocks, 1, true>)
+          : launch(StreamGemmKernel<kFormat, kHasBlocks, 1, false>);
   } else {
-    norms ? launch(StreamGemmKernel<kFormat, 2, true>)
-          : launch(StreamGemmKernel<kFormat, 2, false>);
+    norms ? launch(StreamGemmKernel<kFormat, kHasBlocks, 2, true>)
+          : launch(StreamGemmKernel<kFormat, kHasBlocks, 2, false>);
   }
 }
 
@@ -402,7 +404,9 @@ void StreamGemm(const StreamGemmParams& params, int num_processors, cudaStream_t
     case WeightFormat::kBf16:
       return LaunchFormat<WeightFormat::kBf16>(params, num_processors, stream);
     case WeightFormat::kFp8:
-      return LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);
+      return params.weights.block_scales != nullptr
+                 ? LaunchFormat<WeightFormat::kFp8, true>(params, num_processors, stream)
+                 : LaunchFormat<WeightFormat::kFp8>(params, num_processors, stream);
     case WeightFormat::kInt4:
       return LaunchInt4(params, num_processors, stream);
   }
