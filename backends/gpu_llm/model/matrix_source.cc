@@ -48,7 +48,7 @@ float Fp8RowScale(const ResolvedWeight& weight, int64_t row) {
   return llm::ElementAsFloat(scales, is_one ? 0 : weight.source.SourceRow(row));
 }
 
-// Scale of the block that has a stored row and a column.
+// Returns the scale of the block that contains a row of the stored tensor and a column.
 float Fp8BlockScale(const ResolvedWeight& weight, int64_t stored_row, int64_t column) {
   const llm::CheckpointTensor& scales = weight.quant.scales;
   return llm::ElementAsFloat(

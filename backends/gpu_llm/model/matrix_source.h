@@ -51,8 +51,9 @@ Result<MatrixLayout> LayoutOf(const MatrixSource& source);
 
 // Rows [first, first + count) as bf16 [count, columns], from any stored format.
 Status FillBf16Rows(const MatrixSource& source, int64_t first, int64_t count, uint16_t* to);
-// The same for an fp8 matrix: its bytes, the scales of its rows (1 where blocks have scales), and
-// the words of its block scales, which are rounded to bf16.
+// The same for an fp8 matrix: its bytes, and the scales of its rows, which are 1 where blocks have
+// scales. Fp8BlockScales() rounds a checkpoint's block scales to bf16 and returns their words
+// (weight_format.h).
 void FillFp8Rows(const MatrixSource& source, int64_t first, int64_t count, uint8_t* to);
 std::vector<float> Fp8RowScales(const MatrixSource& source);
 std::vector<uint32_t> Fp8BlockScales(const MatrixSource& source);

@@ -189,7 +189,8 @@ MatrixLayout WeightPlan::Layout(int32_t layer, const MatrixSource& source) {
     return layout;
   }
   Result<MatrixLayout> found = LayoutOf(source);
-  // The LM head's product is in float, which the kernels for many rows do not store of blocks.
+  // The LM head's product is in float, and the experts' GEMM, which multiplies many rows by weights
+  // with block scales, stores bf16 only.
   if (found.ok() && found->has_block_scales && layer == kNoLayer) return layout;
   if (found.ok()) return std::move(*found);
   if (status_.ok()) status_ = found.status();

@@ -191,7 +191,7 @@ struct Fp8Model {
   std::list<std::vector<uint8_t>> bytes;  // storage that the model views
 };
 
-// in_blocks: a scale for each block, else for each row.
+// `in_blocks`: weights have one scale for each block of 128 x 128, otherwise one for each row.
 Fp8Model MakeFp8Model(const llm::Checkpoint& checkpoint, bool in_blocks = false) {
   Fp8Model result;
   result.model = std::move(*llm::ReadDecoder(checkpoint, true));

@@ -82,7 +82,7 @@ class StreamGemmTest : public testing::GpuTest<::testing::TestWithParam<GemmCase
     std::vector<uint8_t> bytes(weights_.size());
     std::vector<float> scales;
     std::vector<uint32_t> block_scales(NumFp8BlockScales(matrix_.num_outputs, matrix_.depth));
-    // With so few bits that scaled weights are exact in bf16.
+    // Scales have at most four significant bits, so that a weight times its scale is exact in bf16.
     for (uint32_t& word : block_scales) {
       const auto some = [&] { return Bf16Bits(0.125f * static_cast<float>(4 + random_() % 11)); };
       word = some();

@@ -175,9 +175,9 @@ __device__ __forceinline__ void WgmmaFp8(float (&d)[128], uint64_t a, uint64_t b
 }
 // clang-format on
 
-// sums += products x their block's scale. `scales`: a word of block scales (gemm/weight_format.h):
-// for each row of operand b a thread has the products of an output that the first scale multiplies,
-// and of one that the second does.
+// Multiplies products by their block's scale and adds them to `sums`. `scales` is a word of block
+// scales (gemm/weight_format.h). For each row of operand b, a thread has products of two outputs:
+// the word's first scale belongs to one of them, its second scale to the output 8 further on.
 template <int kCount>
 __device__ __forceinline__ void AddScaledFp8(const float (&products)[kCount], uint32_t scales,
                                              float* sums) {

@@ -11,8 +11,8 @@ constexpr uint32_t kFp8Factor = 0x7b807b80u;
 // A word of block scales (weight_format.h) of which both are 1.
 constexpr uint32_t kFp8NoScales = 0x3f803f80u;
 
-// The factors of weights that a block's scale multiplies as well. half: 0: the scale of the tile's
-// first 8 rows, 1: that of the others.
+// Returns the factor of weights that are multiplied by a block's scale as well. `half` selects one
+// of the word's two scales: 0 that of the tile's first 8 rows, 1 that of its other 8 rows.
 __device__ __forceinline__ uint32_t Fp8FactorOf(uint32_t scales, int half) {
   const uint32_t scale = __byte_perm(scales, 0, half == 0 ? 0x1010 : 0x3232), bias = kFp8Factor;
   const __nv_bfloat162 factor = __hmul2(*reinterpret_cast<const __nv_bfloat162*>(&scale),

@@ -38,9 +38,9 @@ __device__ __forceinline__ WeightSource RowsOf(const WeightMatrix& w, const char
           rows * w.depth * element_bytes, (w.num_outputs - first + rows - 1) / rows};
 }
 
-// A format. kScales: of int4, the most scales of a block; of fp8, 2 with block scales, else 1. The
-// input's columns of a row lie in chunks of 16 bytes, chunk i at i ^ Swizzle(row), so that reads
-// have no bank conflicts. Members:
+// A format. kScales: for int4, the most scales that a block has; for fp8, 2 if the weights have
+// block scales, else 1. The input's columns of a row lie in chunks of 16 bytes, chunk i at i ^
+// Swizzle(row), so that reads have no bank conflicts. Members:
 //   kParts: of 32 columns in a slice
 //   SourceOf(), Copy(): where a lane copies from; the columns from `first` on of kTiles tiles
 //   RowOffset(), ChunkOffset(), ReadRows(): a part of 8 rows of the input as operand b

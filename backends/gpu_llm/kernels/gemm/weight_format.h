@@ -2,7 +2,8 @@
 //   bf16, fp8 (e4m3): row by row. Each fp8 row has a scale. Where blocks have scales as well,
 //     those of a tile of 16 rows and of 128 columns are a word of two bf16 values: one for the
 //     first 8 rows, which may be gate's, and one for the others. The words are those of all tiles
-//     for the first columns, then for the next ones. Rows that pad the last tile have scale 0
+//     for the first columns, then for the next ones. Only matrices of whole
+//     tiles have block scales
 //   int4: consecutive tiles of 16 rows; a tile is consecutive blocks of 128 columns; a block is
 //     1,024
 //     bytes of values, then its scales. The values are two halves of 64 columns. In a half, lane

@@ -98,9 +98,9 @@ __device__ __forceinline__ void MultiplyKTile(const char* slot, int k_tile, int 
   }
 }
 
-// A warp's part of a slot, whose columns start at column `first` of the depth. There is no branch
-// between K tiles, so that the loads of one overlap with the products of another. `half`: which
-// tile of the pair the slot belongs to.
+// Multiplies a warp's part of a slot, whose first column is column `first` of the depth. There is
+// no branch between K tiles, so that the loads of one overlap with the products of another. `half`
+// says whether the slot belongs to the pair's first tile (0) or its second one (1).
 template <WeightFormat kFormat, bool kOneRow, typename Scales>
 __device__ __forceinline__ void MultiplySlot(const char* slot, int half, int first, int depth,
                                              const KTile<kFormat, kOneRow>* k_tiles, Scales& scales,

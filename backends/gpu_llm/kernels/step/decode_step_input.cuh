@@ -35,8 +35,8 @@ struct KTile {
   // 1 has them.
   float sums[2] = {};
 };
-// Values in fp16, divided by a scale. A lane has the scales of the rows of its sums: of the only
-// row, or of rows 2 t and 2 t + 1.
+// Values in fp16, divided by a ByteScale, which leaves the largest below 2^14. A lane has the
+// scales of the rows of its sums: of the only row, or of rows 2 t and 2 t + 1.
 template <bool kOneRow>
 struct KTile<WeightFormat::kFp8, kOneRow> {
   uint4 x[kFragments<WeightFormat::kFp8>];

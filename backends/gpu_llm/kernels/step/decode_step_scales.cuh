@@ -78,8 +78,8 @@ class PairScales<WeightFormat::kFp8, kExperts> {
     }
     return loaded;
   }
-  // Each lane of a warp loads a word: those of the first half for the first tile, the others for
-  // the second one.
+  // Returns a word of block scales, of one K tile of the group in each lane: lanes 0 to 15 load
+  // those of the pair's first tile, lanes 16 to 31 those of its second tile.
   __device__ __forceinline__ uint32_t LoadBlocks(int first_tile, int part, int group) const {
     const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
     int tile = first_tile + lane / kKTiles * static_cast<int>(gridDim.x);
