@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -103,9 +104,19 @@ Result<std::vector<std::optional<IntegerWeightRows>>> OpenIntegers(const MatrixS
   return readers;
 }
 
+// Whether no scale of a tensor's blocks is larger than kernels support.
+bool HasSmallScales(const ResolvedWeight& weight) {
+  const llm::CheckpointTensor& scales = weight.quant.scales;
+  const int64_t count = scales.shape[0] * scales.shape[1];
+  for (int64_t i = 0; i < count; ++i) {
+    if (!(std::abs(llm::ElementAsFloat(scales, i)) <= kMaxFp8BlockScale)) return false;
+  }
+  return true;
+}
+
 // Whether kernels support the blocks of an fp8 matrix: its tiles are whole, its rows have the same
-// block where they share a scale, and its columns begin with a block.
-bool HasWholeBlocks(const MatrixSource& source) {
+// block where they share a scale, its columns begin with a block, and no scale is too large.
+bool SupportsBlocks(const MatrixSource& source) {
   if (source.num_rows() % kFp8TileRows != 0 || source.columns % 16 != 0 ||
       source.first_column % kFp8BlockColumns != 0) {
     return false;
@@ -118,7 +129,8 @@ bool HasWholeBlocks(const MatrixSource& source) {
   for (int64_t row = 0; row < source.num_rows(); ++row) {
     if (block_of(row) != block_of(row / kFp8ScaleRows * kFp8ScaleRows)) return false;
   }
-  return true;
+  return std::all_of(source.sections.begin(), source.sections.end(),
+                     [](const MatrixSection& section) { return HasSmallScales(*section.weight); });
 }
 
 }  // namespace
@@ -166,7 +178,7 @@ Result<MatrixLayout> LayoutOf(const MatrixSource& source) {
     all_int4 = all_int4 && section.weight->quant.num_bits == 4;
   }
   if (all_fp8 && source.columns % 16 == 0) layout.format = WeightFormat::kFp8;
-  if (all_fp8_blocks && layout.quantizes_input && HasWholeBlocks(source)) {
+  if (all_fp8_blocks && layout.quantizes_input && SupportsBlocks(source)) {
     layout.format = WeightFormat::kFp8;
     layout.has_block_scales = true;
   }

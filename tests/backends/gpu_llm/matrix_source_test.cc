@@ -209,6 +209,10 @@ TEST(MatrixSourceTest, Fp8InBlocksKeepsItsBytesAndScales) {
   EXPECT_TRUE(is_bf16());
   source.sections = {{&gate, 64}, {&up, 64}};
   EXPECT_FALSE(is_bf16());
+  const OwnedTensor large_scales = BytesOf(std::vector<float>{1, 2, 3, 4, 5, 255.5f});
+  up.quant.scales = large_scales.View(CheckpointDataType::kF32, {2, 3});
+  EXPECT_TRUE(is_bf16());
+  up.quant.scales = up_scales.View(CheckpointDataType::kF32, {2, 3});
   up.quant.method = llm::QuantMethod::kFp8;
   EXPECT_TRUE(is_bf16());
 }

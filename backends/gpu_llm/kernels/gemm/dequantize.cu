@@ -84,7 +84,7 @@ void Dequantize(const WeightMatrix& weights, __nv_bfloat16* out, cudaStream_t st
            0, stream, weights, reinterpret_cast<uint4*>(out));
     return;
   }
-  const int num_blocks = (weights.depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
+  const int num_blocks = NumInt4Blocks(weights.depth);
   const int64_t units =
       int64_t{(weights.num_outputs + kInt4TileRows - 1) / kInt4TileRows} * num_blocks;
   constexpr int kUnits = kThreads / 32;

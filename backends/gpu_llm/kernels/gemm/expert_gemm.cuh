@@ -31,7 +31,7 @@ class Block {
         slots_full_(barriers + 2 * Shape::kStages),
         slots_empty_(slots_full_ + Shape::kSlots),
         rank_(static_cast<int>(blockIdx.x) % kCluster),
-        num_blocks_((p.weights.depth + kInt4BlockColumns - 1) / kInt4BlockColumns),
+        num_blocks_(NumInt4Blocks(p.weights.depth)),
         num_steps_(Format::kUnpacks ? num_blocks_ * (kInt4BlockColumns / kStepColumns)
                                     : (p.weights.depth + kStepColumns - 1) / kStepColumns) {}
 

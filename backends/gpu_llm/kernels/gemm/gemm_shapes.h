@@ -91,7 +91,7 @@ struct StageShape<WeightFormat::kInt4> {  // one block for each warp
 // takes two bytes a column, and has a scale and four sums.
 inline constexpr int kByteRows = 4;
 constexpr int ByteInputBytes(int depth, int num_rows) {
-  const int num_blocks = (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
+  const int num_blocks = NumInt4Blocks(depth);
   return num_blocks * num_rows * (2 * kInt4BlockColumns + 4 + 16);
 }
 

@@ -33,7 +33,7 @@ class Int4Operand {
         scales_per_block_(p.weights.scales_per_block),
         weights_(static_cast<const char*>(p.weights.data)),
         num_outputs_(p.weights.num_outputs),
-        num_blocks_((p.weights.depth + kInt4BlockColumns - 1) / kInt4BlockColumns) {}
+        num_blocks_(NumInt4Blocks(p.weights.depth)) {}
 
   __device__ void Init(const TensorMaps& maps) {
     const int i = threadIdx.x;

@@ -26,7 +26,7 @@ struct ByteInput {
   __device__ int Row(int row) const { return row < num_rows ? row : 0; }
 
   __device__ ByteInput(char* shared, int depth, int rows) : num_rows(rows) {
-    const int count = (depth + kInt4BlockColumns - 1) / kInt4BlockColumns * rows;
+    const int count = NumInt4Blocks(depth) * rows;
     words = reinterpret_cast<uint4*>(shared);
     sums = reinterpret_cast<int4*>(words + 16 * count);
     scales = reinterpret_cast<float*>(sums + count);
@@ -41,7 +41,7 @@ __device__ __forceinline__ void StoreBlock(const ByteInput& input, const float (
 #pragma unroll
   for (int lanes = 8; lanes > 0; lanes /= 2)
     largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, lanes));
-  const ByteScale scale(largest);
+  const InputScale scale(largest);
   InputBytes bytes = ToInputBytes(values, scale.factor());
   bytes.sum += __shfl_xor_sync(0xffffffffu, bytes.sum, 1);  // of the four lanes of a step
   bytes.sum += __shfl_xor_sync(0xffffffffu, bytes.sum, 2);
@@ -64,7 +64,7 @@ __device__ void FillBytes(const StreamGemmParams& p, int warps_a_row, const Byte
   constexpr int kAtOnce = 4;  // blocks whose loads are under way together
   const int warp = threadIdx.x / 32, half = threadIdx.x % 32 / 16, part = threadIdx.x % 16;
   const int depth = p.weights.depth;
-  const int num_blocks = (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
+  const int num_blocks = NumInt4Blocks(depth);
   for (int row = warp / warps_a_row; row < p.num_rows; row += kWarps / warps_a_row) {
     const int64_t from_row = p.rows != nullptr ? p.rows[row] : row;
     const bf16* const from = p.in + from_row * depth;

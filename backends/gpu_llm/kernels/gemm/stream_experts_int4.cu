@@ -43,7 +43,7 @@ class WarpRing {
         full_(full),
         weights_(weights),
         block_bytes_(Int4BlockBytes(weights.scales_per_block)),
-        row_blocks_((p.depth + kInt4BlockColumns - 1) / kInt4BlockColumns),
+        row_blocks_(NumInt4Blocks(p.depth)),
         slice_(static_cast<int>(threadIdx.x) / Shape::kSliceThreads),
         first_block_(slice_ * Shape::NumStages(p.depth)),
         num_blocks_(max(0, min(Shape::NumStages(p.depth), row_blocks_ - first_block_))),

@@ -47,7 +47,7 @@ __device__ void Produce(const StreamGemmParams& p, int num_stages, char* ring, u
       const int columns = min(Stage::kColumns, w.depth - first);
       if constexpr (kFormat == WeightFormat::kInt4) {
         const int block_bytes = Int4BlockBytes(w.scales_per_block);
-        const int bytes = (columns + kInt4BlockColumns - 1) / kInt4BlockColumns * block_bytes;
+        const int bytes = NumInt4Blocks(columns) * block_bytes;
         if (lane == 0) {
           BarrierExpect(full + stage, bytes);
           BulkCopy(to,

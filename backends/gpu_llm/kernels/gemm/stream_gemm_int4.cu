@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(32 * (Stage::kWarps + Stage::kProducers), 1)
   }
   const RuntimeActivation activation(p.activation);
   const int num_tiles = p.weights.num_outputs / kTileOutputs;
-  const int num_blocks = (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
+  const int num_blocks = NumInt4Blocks(depth);
   int stage = 0, parity = 0, turn = 0;
   for (int tile = blockIdx.x; tile < num_tiles; tile += gridDim.x, ++turn) {
     // The warps take turns at adding up all warps' sums of a tile. Those of the next tile are

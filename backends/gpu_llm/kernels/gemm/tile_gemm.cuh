@@ -219,14 +219,16 @@ class StageRing {
 };
 
 // Adds the products of steps [begin, end) to sums[tile of outputs][tile of rows], for the first
-// kRowTiles tiles of rows. `block_scales`: the first word of the warp's first tile; null: none. The
-// work of a step is divided into units: a unit has the products of some tiles of rows in one part.
-// Eight products lie between two that add to the same sums, which hides their latency. The rows of
-// the next unit and the weights of the next part are read ahead.
+// kRowTiles tiles of rows. `block_scales`: of the matrix; null: none. `first_tile`: the warp's
+// first tile of outputs in the matrix. The work of a step is divided into units: a unit has the
+// products of some tiles of rows in one part. Eight products lie between two that add to the same
+// sums, which hides their latency. The rows of the next unit and the weights of the next part are
+// read ahead.
 template <int kRowTiles, typename Warp>
 __device__ __forceinline__ void MultiplySteps(const TileGemmParams& p, const Warp& warp,
                                               const StageRing<Warp>& ring,
-                                              const uint32_t* block_scales, int begin, int end,
+                                              const uint32_t* block_scales, int first_tile,
+                                              int begin, int end,
                                               float (&sums)[Warp::kTiles][Warp::kRowTiles][4]) {
   using Slice = typename Warp::Slice;
   constexpr int kTiles = Warp::kTiles;
@@ -244,7 +246,10 @@ __device__ __forceinline__ void MultiplySteps(const TileGemmParams& p, const War
     const int column = step * Warp::kShape.stage_columns() + warp.depth_warp * Warp::kColumns;
 #pragma unroll
     for (int i = 0; i < kTiles; ++i) {
-      Slice::ReadScales(p.weights, block_scales + i, column, packed[i]);
+      // Tiles behind the matrix take the last one's scales.
+      const int tile =
+          min(first_tile + i, static_cast<int>(NumFp8Tiles(p.weights.num_outputs)) - 1);
+      Slice::ReadScales(p.weights, block_scales + tile, column, packed[i]);
     }
   };
   const auto read_weights = [&](uint32_t stage, int part) {
@@ -476,18 +481,16 @@ __global__ void __launch_bounds__(Warp::kShape.threads(), Warp::kShape.blocks)
   const StageRing<Warp> ring(p, warp, tile, weights, first_output, end, ring_bytes);
   ring.Fill(begin);
   const uint32_t* block_scales = p.weights.block_scales;
-  if (block_scales != nullptr) {
-    block_scales += tile.expert * p.scale_stride + first_output / kFp8TileRows +
-                    warp.output_warp * Warp::kTiles;
-  }
+  if (block_scales != nullptr) block_scales += tile.expert * p.scale_stride;
+  const int first_tile = first_output / kFp8TileRows + warp.output_warp * Warp::kTiles;
   float sums[Warp::kTiles][Warp::kRowTiles][4] = {};
   // A tile of 128 rows with at most 64 takes half of the time.
   constexpr int kFewRowTiles = std::min(Warp::kRowTiles, 8);
   const int num_rows = tile.count - warp.row_warp * Warp::kRowTiles * 8;  // of this warp
   if (Warp::kRowTiles > kFewRowTiles && num_rows <= 64) {
-    MultiplySteps<kFewRowTiles>(p, warp, ring, block_scales, begin, end, sums);
+    MultiplySteps<kFewRowTiles>(p, warp, ring, block_scales, first_tile, begin, end, sums);
   } else if (Warp::kShape.row_warps == 1 || num_rows > 0) {
-    MultiplySteps<Warp::kRowTiles>(p, warp, ring, block_scales, begin, end, sums);
+    MultiplySteps<Warp::kRowTiles>(p, warp, ring, block_scales, first_tile, begin, end, sums);
   } else {  // the warp has nothing but copies to do
     uint32_t stage = 0;
     for (int step = begin; step < end; ++step, stage = ring.Next(stage)) {

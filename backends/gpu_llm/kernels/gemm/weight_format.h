@@ -5,15 +5,13 @@
 //     for the first columns, then for the next ones. Only matrices of whole
 //     tiles have block scales
 //   int4: consecutive tiles of 16 rows; a tile is consecutive blocks of 128 columns; a block is
-//     1,024
-//     bytes of values, then its scales. The values are two halves of 64 columns. In a half, lane
-//     4 g + t of a warp owns 16 bytes: four words, of columns [8 t, + 8) of the first 32 columns
-//       for
-//     row g and for row g + 8, then the same of the other 32 columns. Nibble i of a word's low 16
-//     bits is column 2 i, of its high 16 bits column 2 i + 1. The scales are scales_per_block rows
-//     of 16 words, one for each row of the tile: a float whose last five bits are replaced by the
-//     zero point (0 to 16), which does not change any fp16 or bf16 scale.
-//     Rows and columns that pad the last tile and block have scale 0.
+//     1,024 bytes of values, then its scales. The values are two halves of 64 columns. In a half,
+//     lane 4 g + t of a warp owns 16 bytes: four words, of columns [8 t, + 8) of the first 32
+//     columns for row g and for row g + 8, then the same of the other 32 columns. Nibble i of a
+//     word's low 16 bits is column 2 i, of its high 16 bits column 2 i + 1. The scales are
+//     scales_per_block rows of 16 words, one for each row of the tile: a float whose last five bits
+//     are replaced by the zero point (0 to 16), which does not change any fp16 or bf16 scale. Rows
+//     and columns that pad the last tile and block have scale 0.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +27,8 @@ inline constexpr int kInt4ValueBytes = kInt4TileRows * kInt4BlockColumns / 2;
 
 // fp8: rows of a word of block scales, rows of one of its scales, and columns of both.
 inline constexpr int kFp8TileRows = 16, kFp8ScaleRows = 8, kFp8BlockColumns = 128;
+// The largest block scale: kernels that convert weights to bf16 multiply it by 2^120.
+inline constexpr float kMaxFp8BlockScale = 255.0f;
 constexpr int64_t NumFp8Tiles(int64_t num_outputs) {
   return (num_outputs + kFp8TileRows - 1) / kFp8TileRows;
 }
@@ -39,8 +39,11 @@ constexpr int64_t NumFp8BlockScales(int64_t num_outputs, int64_t depth) {  // wo
 constexpr int Int4BlockBytes(int scales_per_block) {
   return kInt4ValueBytes + 4 * kInt4TileRows * scales_per_block;
 }
+constexpr int NumInt4Blocks(int depth) {  // of a tile
+  return (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
+}
 constexpr int64_t Int4TileBytes(int64_t depth, int scales_per_block) {
-  return (depth + kInt4BlockColumns - 1) / kInt4BlockColumns * Int4BlockBytes(scales_per_block);
+  return int64_t{NumInt4Blocks(static_cast<int>(depth))} * Int4BlockBytes(scales_per_block);
 }
 
 // Position of a value within a block: word index and bit shift.

@@ -35,7 +35,7 @@ struct KTile {
   // 1 has them.
   float sums[2] = {};
 };
-// Values in fp16, divided by a ByteScale, which leaves the largest below 2^14. A lane has the
+// Values in fp16, divided by a InputScale, which leaves the largest below 2^14. A lane has the
 // scales of the rows of its sums: of the only row, or of rows 2 t and 2 t + 1.
 template <bool kOneRow>
 struct KTile<WeightFormat::kFp8, kOneRow> {
@@ -112,7 +112,7 @@ __device__ __forceinline__ void PrepareKTiles(KTile<kFormat, false> (&k_tiles)[k
     uint32_t largest = max(__float_as_uint(__low2float(pair)), __float_as_uint(__high2float(pair)));
     largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
     largest = max(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-    const ByteScale scale(largest);
+    const InputScale scale(largest);
     const int first = static_cast<int>(threadIdx.x) % 4 * 8;  // a lane of row 2 t
     const float scales[2] = {__shfl_sync(0xffffffffu, scale.scale(), first),
                              __shfl_sync(0xffffffffu, scale.scale(), first + 4)};
@@ -236,7 +236,7 @@ class RowShare {
         to.sum = 256 * sums[0] + sums[1], to.scale = scale;
       }
     } else {
-      const ByteScale scale = ScaleOf(values);
+      const InputScale scale = ScaleOf(values);
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         uint4& to = *place((8 * i + Group()) * 4 + t);
@@ -275,18 +275,18 @@ class RowShare {
   }
 
   // The scale of the warp's values.
-  __device__ static __forceinline__ ByteScale ScaleOf(const float (&values)[kEach][8]) {
+  __device__ static __forceinline__ InputScale ScaleOf(const float (&values)[kEach][8]) {
     uint32_t largest = 0;
 #pragma unroll
     for (const auto& of_fragment : values) largest = max(largest, LargestMagnitude(of_fragment));
-    return ByteScale(__reduce_max_sync(0xffffffffu, largest));
+    return InputScale(__reduce_max_sync(0xffffffffu, largest));
   }
   // Stores values as bytes: of the columns that are even nibbles of a word of weights, and of those
   // that are odd ones. Returns their scale.
   template <typename Place>
   __device__ static __forceinline__ float StoreBytes(const float (&values)[kEach][8],
                                                      const Place& place) {
-    const ByteScale scale = ScaleOf(values);
+    const InputScale scale = ScaleOf(values);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
       const InputBytes bytes = ToInputBytes(values[i], scale.factor());

@@ -117,10 +117,6 @@ class Producer {
     position_.Advance();
   }
 
-  __device__ static int BlocksOf(int columns) {
-    return (columns + kInt4BlockColumns - 1) / kInt4BlockColumns;
-  }
-
   // Copies tiles blockIdx, + grid, ...: two at a time, chunk by chunk, in the order of the
   // consumers.
   template <WeightFormat kMatrix>
@@ -173,9 +169,9 @@ class Producer {
     using Shape = Chunk<kMatrix>;
     const int columns = min(Shape::kColumns, depth - column);
     if constexpr (kMatrix == WeightFormat::kInt4) {
-      const int bytes = BlocksOf(columns) * Shape::kBlockBytes;
+      const int bytes = NumInt4Blocks(columns) * Shape::kBlockBytes;
       const char* from = static_cast<const char*>(weights) + tile * Int4TileBytes(depth, 1) +
-                         BlocksOf(column) * Shape::kBlockBytes;
+                         NumInt4Blocks(column) * Shape::kBlockBytes;
       char* to = BeginSlot(bytes);
       constexpr int kKTileBytes = Shape::kKTileColumns / kInt4BlockColumns * Shape::kBlockBytes;
       copy_.CopyBytes<kKTileBytes>(to, from, bytes);

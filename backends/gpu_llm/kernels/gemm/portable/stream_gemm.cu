@@ -318,7 +318,7 @@ __global__ void __launch_bounds__(kThreads, BlocksOfProcessor(1))
   const WeightMatrix& w = p.weights;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
   const int num_tiles = w.num_outputs / kTileOutputs, grid = static_cast<int>(gridDim.x);
-  const int num_blocks = (w.depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
+  const int num_blocks = NumInt4Blocks(w.depth);
   LaunchNext();
   // The block of weights that this warp loads next. It has every kWarps-th block of a tile, and
   // then of the next tile of this block of threads.
