@@ -218,27 +218,37 @@ bool CanStreamExperts(const ExpertsProduct& p) {
 struct DecodeStepRule {
   uint32_t forms;
   WeightFormat format;
-  bool has_experts;
+  StepLayers layers;
   int min_expert_inner;  // experts of a shorter depth fill only parts of the ring's slots
   int max_rows;
 };
 // A model uses the first rule that fits it. For more rows than a rule says, and for models that no
 // rule fits, separate kernels are not slower.
 constexpr DecodeStepRule kDecodeStepRules[] = {
-    {kBothForms, WeightFormat::kBf16, false, 0, kDecodeStepRows},
-    {kBothForms, WeightFormat::kFp8, false, 0, kDecodeStepRows},
-    {kBothForms, WeightFormat::kInt4, false, 0, kDecodeStepRows},
-    {kNative, WeightFormat::kBf16, true, 4096, 2},
-    {kNative, WeightFormat::kBf16, true, 32, 4},
-    {kPortable, WeightFormat::kBf16, true, 32, 1},
-    {kNative, WeightFormat::kInt4, true, 4096, kDecodeStepRows},
-    {kNative, WeightFormat::kInt4, true, 32, 1},
-    {kPortable, WeightFormat::kInt4, true, 32, kDecodeStepRows},
-    {kNative, WeightFormat::kFp8, true, 4096, kDecodeStepRows},
-    {kNative, WeightFormat::kFp8, true, 64, 4},
-    {kPortable, WeightFormat::kFp8, true, 4096, 1},
-    {kPortable, WeightFormat::kFp8, true, 64, 4},
+    {kBothForms, WeightFormat::kBf16, StepLayers::kPlain, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kFp8, StepLayers::kPlain, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kInt4, StepLayers::kPlain, 0, kDecodeStepRows},
+    {kNative, WeightFormat::kBf16, StepLayers::kExperts, 4096, 2},
+    {kNative, WeightFormat::kBf16, StepLayers::kExperts, 32, 4},
+    {kPortable, WeightFormat::kBf16, StepLayers::kExperts, 32, 1},
+    {kNative, WeightFormat::kInt4, StepLayers::kExperts, 4096, kDecodeStepRows},
+    {kNative, WeightFormat::kInt4, StepLayers::kExperts, 32, 1},
+    {kPortable, WeightFormat::kInt4, StepLayers::kExperts, 32, kDecodeStepRows},
+    {kNative, WeightFormat::kFp8, StepLayers::kExperts, 4096, kDecodeStepRows},
+    {kNative, WeightFormat::kFp8, StepLayers::kExperts, 64, 4},
+    {kPortable, WeightFormat::kFp8, StepLayers::kExperts, 4096, 1},
+    {kPortable, WeightFormat::kFp8, StepLayers::kExperts, 64, 4},
+    {kBothForms, WeightFormat::kBf16, StepLayers::kGeneral, 0, 1},
+    {kBothForms, WeightFormat::kFp8, StepLayers::kGeneral, 0, 1},
+    {kBothForms, WeightFormat::kInt4, StepLayers::kGeneral, 0, 1},
 };
+
+bool IsGeneral(const FusedDecoder& model) {
+  return model.sizes.layers == StepLayers::kGeneral;
+}
+int StepGroup(const llm::DecoderSpec& spec) {
+  return spec.num_kv_heads > 0 ? spec.num_heads / spec.num_kv_heads : 0;
+}
 
 struct DecodeStepLimit {
   const char* needs;
@@ -249,33 +259,34 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
     {"one GPU", [](const FusedDecoder& m) { return m.num_gpus == 1; }},
     {"steps that may depend on the batch", [](const FusedDecoder& m) { return m.mode == kFast; }},
     {"weights in GPU memory", [](const FusedDecoder& m) { return !m.streams_weights; }},
-    {"matrices of one format and no biases but those of q, k and v",
-     [](const FusedDecoder& m) { return m.has_plain_weights; }},
+    {"matrices of one format", [](const FusedDecoder& m) { return m.has_plain_weights; }},
     {"no attention sinks", [](const FusedDecoder& m) { return m.spec->num_sink_tokens == 0; }},
-    {"RMS norms", [](const FusedDecoder& m) { return m.spec->norm.kind == llm::NormKind::kRms; }},
-    {"no norms after attention and MLP", [](const FusedDecoder& m) { return !m.spec->post_norms; }},
-    {"rope over multiples of 16 columns",
+    {"dense layers",
+     [](const FusedDecoder& m) { return !IsGeneral(m) || m.sizes.num_experts == 0; }},
+    {"RMS norms after attention and MLP",
      [](const FusedDecoder& m) {
-       return m.spec->position == llm::PositionKind::kRope &&
-              std::all_of(m.spec->ropes.begin(), m.spec->ropes.end(),
-                          [](const llm::RopeSpec& rope) { return rope.dim % 16 == 0; });
+       return !m.spec->post_norms ||
+              (m.spec->norm.kind == llm::NormKind::kRms && !m.spec->norm.has_bias);
      }},
-    {"no soft cap of scores",
-     [](const FusedDecoder& m) { return m.spec->attention_soft_cap <= 0.0f; }},
+    {"rope over multiples of 4 columns",
+     [](const FusedDecoder& m) {
+       return std::all_of(m.spec->ropes.begin(), m.spec->ropes.end(),
+                          [](const llm::RopeSpec& rope) { return rope.dim % 4 == 0; });
+     }},
+    {"a bf16 cache for a soft cap of scores",
+     [](const FusedDecoder& m) {
+       return m.spec->attention_soft_cap <= 0.0f || m.sizes.cache_format == CacheFormat::kBf16;
+     }},
     {"one scale of scores",
      [](const FusedDecoder& m) {
        return std::all_of(m.spec->layers.begin(), m.spec->layers.end(),
                           [](const llm::LayerSpec& layer) { return layer.score_scale == 1.0f; });
      }},
-    {"gated SiLU",
+    {"up to 16 query heads a key/value head, 8 of 256 columns",
      [](const FusedDecoder& m) {
-       return m.spec->mlp == llm::MlpKind::kGated && m.spec->activation == llm::Activation::kSilu;
-     }},
-    {"no parallel residual", [](const FusedDecoder& m) { return !m.spec->parallel_residual; }},
-    {"up to 8 query heads a key/value head",
-     [](const FusedDecoder& m) {
-       return m.sizes.num_kv_heads > 0 && m.sizes.num_heads % m.sizes.num_kv_heads == 0 &&
-              m.sizes.num_heads / m.sizes.num_kv_heads <= kDecodeStepGroup;
+       return StepGroup(*m.spec) > 0 && m.sizes.num_heads % m.sizes.num_kv_heads == 0 &&
+              StepGroup(*m.spec) <=
+                  (m.sizes.head_dim <= kWideHeadDim ? kGeneralStepGroup : kDecodeStepGroup);
      }},
     {"int4 in groups of 128 or more",
      [](const FusedDecoder& m) {
@@ -297,7 +308,7 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
               m.sizes.experts_per_token <= kDecodeStepRowExperts &&
               m.sizes.experts_per_token <= m.sizes.num_experts;
      }},
-    {"a kernel for its heads and hidden_size",
+    {"a kernel for its heads, hidden_size and cache",
      [](const FusedDecoder& m) { return FindStepKernel(m.sizes) >= 0; }},
 };
 
@@ -491,13 +502,27 @@ bool StreamsLikeExpertGemm(KernelForm form, const WeightMatrix& weights) {
          (weights.format == WeightFormat::kInt4 && weights.depth < kMinSlicedDepth);
 }
 
+StepLayers StepLayersOf(const llm::DecoderSpec& spec) {
+  const bool is_plain =
+      spec.norm.kind == llm::NormKind::kRms && !spec.post_norms && !spec.parallel_residual &&
+      !spec.attention_out_bias && !spec.mlp_bias && spec.mlp == llm::MlpKind::kGated &&
+      spec.activation == llm::Activation::kSilu && spec.attention_soft_cap <= 0.0f &&
+      spec.position == llm::PositionKind::kRope && spec.head_dim <= kWideHeadDim &&
+      StepGroup(spec) <= kDecodeStepGroup;
+  if (!is_plain) return StepLayers::kGeneral;
+  return std::any_of(spec.layers.begin(), spec.layers.end(),
+                     [](const llm::LayerSpec& layer) { return layer.is_moe; })
+             ? StepLayers::kExperts
+             : StepLayers::kPlain;
+}
+
 DecodeStepChoice ChooseDecodeStep(const FusedDecoder& model) {
   for (const DecodeStepLimit& limit : kDecodeStepLimits) {
     if (!limit.holds(model)) return {0, limit.needs};
   }
   for (const DecodeStepRule& rule : kDecodeStepRules) {
     if (Has(rule.forms, model.form) && rule.format == model.sizes.format &&
-        rule.has_experts == (model.sizes.num_experts > 0) &&
+        rule.layers == model.sizes.layers &&
         model.sizes.expert_inner_size >= rule.min_expert_inner) {
       return {rule.max_rows, nullptr};
     }

@@ -118,8 +118,8 @@ struct FusedDecoder {
   KernelMode mode = KernelMode::kFastest;
   const llm::DecoderSpec* spec = nullptr;
   DecodeStepSizes sizes = {};
-  // All matrices of layers have the format of `sizes`, the LM head is in bf16, no matrix gathers
-  // columns, and no biases are added but those of q, k and v.
+  // All matrices of layers have the format of `sizes`, the LM head is in bf16, and no matrix
+  // gathers columns.
   bool has_plain_weights = true;
   bool streams_weights = false;  // from host memory
   int num_gpus = 1;
@@ -129,6 +129,8 @@ struct DecodeStepChoice {
   const char* missing = nullptr;  // what the model lacks for it
 };
 DecodeStepChoice ChooseDecodeStep(const FusedDecoder& model);
+// What the layers of a model have: DecodeStepSizes::layers.
+StepLayers StepLayersOf(const llm::DecoderSpec& spec);
 
 // ---- attention: model/decoder.h ----
 

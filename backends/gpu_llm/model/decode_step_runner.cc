@@ -23,14 +23,11 @@ bool HasPlainWeights(const GpuWeights& weights) {
   const GpuMatrix& first = weights.layers[0].qkv;
   if (weights.lm_head.format != WeightFormat::kBf16 || weights.lm_head.gathers()) return false;
   return std::all_of(weights.layers.begin(), weights.layers.end(), [&](const GpuLayer& layer) {
-    for (const GpuMatrix* matrix : MatricesOf(layer)) {
-      if (matrix->data == nullptr || matrix->gathers() || matrix->format != first.format ||
-          matrix->scales_per_block != first.scales_per_block) {
-        return false;
-      }
-    }
-    return layer.attention_out_bias == nullptr && layer.gate_up_bias == nullptr &&
-           layer.down_bias == nullptr;
+    const auto matrices = MatricesOf(layer);
+    return std::all_of(matrices.begin(), matrices.end(), [&](const GpuMatrix* matrix) {
+      return matrix->data != nullptr && !matrix->gathers() && matrix->format == first.format &&
+             matrix->scales_per_block == first.scales_per_block;
+    });
   });
 }
 
@@ -45,6 +42,7 @@ DecodeStepParams ModelParams(const llm::DecoderSpec& spec, const GpuWeights& wei
   model.num_heads = spec.num_heads;
   model.num_kv_heads = spec.num_kv_heads;
   model.head_dim = spec.head_dim;
+  model.layer_kind = StepLayersOf(spec);
   if (std::any_of(spec.layers.begin(), spec.layers.end(),
                   [](const llm::LayerSpec& layer) { return layer.is_moe; })) {
     model.num_experts = spec.moe.num_experts;
@@ -57,6 +55,13 @@ DecodeStepParams ModelParams(const llm::DecoderSpec& spec, const GpuWeights& wei
   model.head = static_cast<const __nv_bfloat16*>(weights.lm_head.data);
   model.head_outputs = weights.lm_head.num_outputs;
   model.final_norm = weights.final_norm.weight;
+  model.final_norm_bias = weights.final_norm.bias;
+  model.norm_kind = spec.norm.kind;
+  model.activation = spec.activation;
+  model.has_gate = spec.mlp == llm::MlpKind::kGated;
+  model.parallel_residual = spec.parallel_residual;
+  model.has_post_norms = spec.post_norms;
+  model.soft_cap = spec.attention_soft_cap;
   return model;
 }
 
@@ -93,10 +98,19 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
     to.input_norm = from.input_norm.weight;
     to.mlp_norm = from.pre_mlp_norm.weight;
     to.qkv_bias = from.qkv_bias;
+    to.input_norm_bias = from.input_norm.bias;
+    to.mlp_norm_bias = from.pre_mlp_norm.bias;
+    to.out_bias = from.attention_out_bias;
+    to.gate_up_bias = from.gate_up_bias;
+    to.down_bias = from.down_bias;
+    to.post_attention_norm = from.post_attention_norm.weight;
+    to.post_mlp_norm = from.post_mlp_norm.weight;
     to.q_norm = from.q_norm;
     to.k_norm = from.k_norm;
-    to.cos_sin = rope_tables.table(spec.layers[i].rope);
-    to.rope_dim = spec.ropes[spec.layers[i].rope].dim;
+    if (spec.position == llm::PositionKind::kRope) {
+      to.cos_sin = rope_tables.table(spec.layers[i].rope);
+      to.rope_dim = spec.ropes[spec.layers[i].rope].dim;
+    }
     to.window = spec.layers[i].sliding_window;
     to.router = from.router;
     to.gate_up_stride = from.expert_gate_up.stride_bytes;

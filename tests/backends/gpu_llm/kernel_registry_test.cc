@@ -184,7 +184,7 @@ FusedDecoder DecoderOf(const llm::DecoderSpec& spec, const Weights& weights, Ker
   decoder.sizes.experts_per_token = spec.moe.experts_per_token;
   decoder.sizes.expert_inner_size = spec.moe.intermediate_size;
   decoder.sizes.head_outputs = PaddedVocabulary(spec.vocab_size);
-  decoder.has_plain_weights = !spec.attention_out_bias && !spec.mlp_bias;
+  decoder.sizes.layers = StepLayersOf(spec);
   return decoder;
 }
 
@@ -471,7 +471,9 @@ TEST(KernelRegistryTest, DecodeStepsInOneLaunchHaveAKernel) {
         ASSERT_GE(FindStepKernel(decoder.sizes), 0);
         for (const CacheFormat cache : {CacheFormat::kFp8, CacheFormat::kInt8}) {
           decoder.sizes.cache_format = cache;
-          EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, choice.max_rows);
+          const bool needs_bf16 =
+              shape.spec.head_dim > kWideHeadDim || shape.spec.attention_soft_cap > 0.0f;
+          EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, needs_bf16 ? 0 : choice.max_rows);
         }
       }
     }

@@ -69,16 +69,31 @@ __device__ __forceinline__ void StoreItemPartial(float* to, int column,
   if (column == 0) to[kHeadDim] = part.max, to[kHeadDim + 1] = part.sum;
 }
 
-// Combines one column of a query head over `num_items` items, in order. `from`: PartialOffset() of
-// the first, `stride`: floats to the next.
-template <int kHeadDim>
-__device__ __forceinline__ PartialAttention CombineItemPartials(const float* from, int64_t stride,
-                                                                int num_items, int column) {
-  PartialAttention all;
-  for (int part = 0; part < num_items; ++part, from += stride) {
-    all.Add(__ldcg(from + kHeadDim), __ldcg(from + kHeadDim + 1), __ldcg(from + column));
+// Combines adjacent columns of a query head over `num_items` items, in order. `from`:
+// PartialOffset() of the first, `stride`: floats to the next.
+template <int kHeadDim, int kColumns>
+__device__ __forceinline__ void CombineItemPartials(const float* from, int64_t stride,
+                                                    int num_items, int column,
+                                                    PartialAttention (&all)[kColumns]) {
+  // Items whose loads are under way at the same time. With wide heads more would spill registers.
+  constexpr int kAtOnce = kHeadDim > 128 ? 1 : 4;
+  for (int first = 0; first < num_items; first += kAtOnce) {
+    float max[kAtOnce], sum[kAtOnce] = {}, values[kAtOnce][kColumns] = {};
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      max[i] = kNegativeInfinity;
+      if (first + i >= num_items) continue;
+      const float* item = from + (first + i) * stride;
+      max[i] = __ldcg(item + kHeadDim), sum[i] = __ldcg(item + kHeadDim + 1);
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) values[i][c] = __ldcg(item + column + c);
+    }
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+#pragma unroll
+      for (int c = 0; c < kColumns; ++c) all[c].Add(max[i], sum[i], values[i][c]);
+    }
   }
-  return all;
 }
 
 // Clears the values of a tile's tokens [first, first + kTokens), except those of tokens [begin,
@@ -88,7 +103,7 @@ template <int kHeadDim, int kTokens>
 __device__ __forceinline__ void ClearValues(char* values, int first, int begin, int end, int thread,
                                             int num_threads) {
   constexpr int kChunks = kTokens / 8;  // 16-byte chunks of a column
-  for (int i = thread; i < kHeadDim * kChunks; i += num_threads) {
+  const auto clear = [&](int i) {
     const int token = first + i % kChunks * 8;
     const auto mask = [&](int pair) {
       const int low = token + 2 * pair, high = low + 1;
@@ -97,6 +112,12 @@ __device__ __forceinline__ void ClearValues(char* values, int first, int begin, 
     };
     auto& chunk = *reinterpret_cast<uint4*>(values + ValueOffset<kHeadDim>(token, i / kChunks));
     chunk = {chunk.x & mask(0), chunk.y & mask(1), chunk.z & mask(2), chunk.w & mask(3)};
+  };
+  if constexpr (kHeadDim > 128) {  // with narrower heads it spills registers of decode steps
+#pragma unroll 4
+    for (int i = thread; i < kHeadDim * kChunks; i += num_threads) clear(i);
+  } else {
+    for (int i = thread; i < kHeadDim * kChunks; i += num_threads) clear(i);
   }
   ProxyFence();
 }

@@ -83,14 +83,87 @@ __device__ __forceinline__ StepGemm LayerGemm(const DecodeStepParams& p, const S
   return gemm;
 }
 
-template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts,
+// Lets a product begin with the norm of what the MLP of a layer has computed.
+__device__ __forceinline__ void TakeUpdateOfMlp(const DecodeStepParams& p,
+                                                const SharedState& shared, int layer_index,
+                                                GeneralStepGemm& gemm) {
+  const LayerExchange from = ExchangeOf(p, shared.set, layer_index);
+  gemm.in = from.middle, gemm.update = from.mlp_product, gemm.updated = from.residual;
+  gemm.update_norm = shared.layers[layer_index % 2].post_mlp_norm;
+}
+
+// LayerGemm() with what StepLayers::kGeneral adds.
+__device__ __forceinline__ GeneralStepGemm GeneralLayerGemm(const DecodeStepParams& p,
+                                                            const SharedState& shared,
+                                                            int layer_index, int kind) {
+  const DecodeStepLayer& layer = shared.layers[layer_index % 2];
+  const LayerExchange here = ExchangeOf(p, shared.set, layer_index);
+  GeneralStepGemm gemm = {LayerGemm(p, shared, layer_index, kind)};
+  switch (kind) {
+    case kStepQkv:
+      gemm.norm_bias = layer.input_norm_bias;
+      if (p.has_post_norms && layer_index > 0) TakeUpdateOfMlp(p, shared, layer_index - 1, gemm);
+      break;
+    case kStepOut:
+      gemm.bias = layer.out_bias;
+      if (p.has_post_norms) gemm.addend = nullptr, gemm.out = here.attention_product;
+      break;
+    case kStepGateUp:
+      gemm.norm_bias = layer.mlp_norm_bias, gemm.bias = layer.gate_up_bias;
+      if (!p.has_gate) gemm.num_outputs = p.inner_size;
+      gemm.output = p.has_gate ? GemmEpilogue::kGate : GemmEpilogue::kActivate;
+      if (!p.has_post_norms && !p.parallel_residual) break;
+      gemm.in = layer_index > 0 ? ExchangeOf(p, shared.set, layer_index - 1).residual : p.residual;
+      gemm.in_is_complete = layer_index == 0;
+      if (!p.has_post_norms) break;
+      gemm.update = here.attention_product, gemm.update_norm = layer.post_attention_norm;
+      gemm.updated = here.middle;
+      break;
+    default:
+      gemm.bias = layer.down_bias;
+      if (p.has_post_norms) gemm.addend = nullptr, gemm.out = here.mlp_product;
+  }
+  return gemm;
+}
+
+template <StepLayers kLayers>
+__device__ __forceinline__ StepGemmOf<kLayers> LayerGemmOf(const DecodeStepParams& p,
+                                                           const SharedState& shared,
+                                                           int layer_index, int kind) {
+  if constexpr (kLayers == StepLayers::kGeneral) {
+    return GeneralLayerGemm(p, shared, layer_index, kind);
+  } else {
+    return LayerGemm(p, shared, layer_index, kind);
+  }
+}
+
+template <StepLayers kLayers>
+__device__ __forceinline__ StepGemmOf<kLayers> HeadGemm(const DecodeStepParams& p,
+                                                        const SharedState& shared) {
+  StepGemmOf<kLayers> head = {};
+  head.in = p.num_layers > 0 ? ExchangeOf(p, shared.set, p.num_layers - 1).residual : p.residual;
+  head.in_stride = p.num_layers > 0 ? ExchangeOf(p, shared.set, 0).stride : p.hidden_size;
+  head.in_is_complete = p.num_layers == 0;
+  head.rows = p.logit_rows, head.norm = p.final_norm;
+  head.out = p.logits;
+  head.num_outputs = p.head_outputs, head.depth = p.hidden_size;
+  head.out_stride = p.head_outputs;
+  head.output = GemmEpilogue::kFloat;
+  if constexpr (kLayers == StepLayers::kGeneral) {
+    head.norm_bias = p.final_norm_bias;
+    if (p.has_post_norms && p.num_layers > 0) TakeUpdateOfMlp(p, shared, p.num_layers - 1, head);
+  }
+  return head;
+}
+
+template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, StepLayers kLayers,
           bool kOneRow>
 __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& consumer) {
   SharedState& shared = consumer.shared();
   const uint32_t set = shared.set;
   for (int i = 0; i < p.num_layers * kNumStepGemms; ++i) {
     const int layer = i / kNumStepGemms, kind = i % kNumStepGemms;
-    if constexpr (kExperts) {
+    if constexpr (kLayers == StepLayers::kExperts) {
       if (kind == kStepGateUp && shared.layers[layer % 2].router != nullptr) {
         RunExperts<kFormat, kResident, kOneRow>(p, shared.layers[layer % 2],
                                                 ExchangeOf(p, set, layer), consumer);
@@ -99,35 +172,28 @@ __device__ __forceinline__ void Compute(const DecodeStepParams& p, Consumer& con
         continue;
       }
     }
-    if (kind == kStepOut) RunAttention<kHeadDim, kCache, kOneRow>(p, layer, consumer);
-    const StepGemm in_registers = LayerGemm(p, shared, layer, kind);
-    const StepGemm& gemm = KeepGemm<kOneRow>(in_registers, shared);
+    if (kind == kStepOut) RunAttention<kHeadDim, kCache, kLayers, kOneRow>(p, layer, consumer);
+    const StepGemmOf<kLayers> in_registers = LayerGemmOf<kLayers>(p, shared, layer, kind);
+    const StepGemmOf<kLayers>& gemm = KeepGemm<kOneRow>(in_registers, shared);
     const LayerCopy next_layer(p, kind == kStepQkv ? layer + 1 : p.num_layers);
     if (gemm.depth <= kResident) {
-      MultiplyResident<kFormat, kResident, kExperts, kOneRow>(p, gemm, consumer);
+      MultiplyResident<kFormat, kResident, kLayers, kOneRow>(p, gemm, consumer);
     } else {
-      MultiplyDeep<kFormat, false, kOneRow>(p, gemm, consumer);
+      constexpr bool kGeneral = kLayers == StepLayers::kGeneral;
+      MultiplyDeep<kFormat, kGeneral ? kLayers : StepLayers::kPlain, kOneRow>(p, gemm, consumer);
     }
     next_layer.Store(shared.layers[(layer + 1) % 2]);
     SyncConsumers();  // all threads have read the others' sums
   }
-  StepGemm head = {};
-  head.in = p.num_layers > 0 ? ExchangeOf(p, set, p.num_layers - 1).residual : p.residual;
-  head.in_stride = p.num_layers > 0 ? ExchangeOf(p, set, 0).stride : p.hidden_size;
-  head.in_is_complete = p.num_layers == 0;
-  head.rows = p.logit_rows, head.norm = p.final_norm;
-  head.out = p.logits;
-  head.num_outputs = p.head_outputs, head.depth = p.hidden_size;
-  head.out_stride = p.head_outputs;
-  head.output = GemmEpilogue::kFloat;
-  MultiplyResident<WeightFormat::kBf16, kResident, kExperts, kOneRow>(p, head, consumer);
+  const StepGemmOf<kLayers> head = HeadGemm<kLayers>(p, shared);
+  MultiplyResident<WeightFormat::kBf16, kResident, kLayers, kOneRow>(p, head, consumer);
   SyncConsumers();
   if (threadIdx.x == 0) FinishLaunch(p, consumer.shared());
 }
 
 // kResident: columns of an input that fit in registers; bounds hidden_size. kOneRow: the step has
 // one row.
-template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, bool kExperts,
+template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, int kResident, StepLayers kLayers,
           bool kOneRow>
 __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStepParams p) {
   extern __shared__ __align__(128) char memory[];
@@ -152,7 +218,7 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
     GiveRegisters();
     constexpr int kFirstIdle = 32 * (kWarps + kCopyWarps), kIdle = kThreads - kFirstIdle;
     if (threadIdx.x < kFirstIdle) {
-      Producer<kFormat, kCache, kHeadDim, kExperts>(p, ring, shared).Run();
+      Producer<kFormat, kCache, kHeadDim, kLayers>(p, ring, shared).Run();
     } else {
       ClearExchange(p, shared, static_cast<int>(blockIdx.x * kIdle + threadIdx.x) - kFirstIdle,
                     static_cast<int>(gridDim.x) * kIdle);
@@ -160,7 +226,7 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
   } else {
     TakeRegisters();
     Consumer consumer(ring, shared);
-    Compute<kFormat, kCache, kHeadDim, kResident, kExperts, kOneRow>(p, consumer);
+    Compute<kFormat, kCache, kHeadDim, kResident, kLayers, kOneRow>(p, consumer);
   }
 }
 
@@ -169,9 +235,11 @@ template <WeightFormat kFormat, CacheFormat kCache, bool kOneRow, size_t kIndex 
 bool DispatchKernel(const DecodeStepSizes& sizes, const Use& use) {
   if constexpr (kIndex < std::size(kStepKernels)) {
     constexpr StepKernel kKernel = kStepKernels[kIndex];
-    if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
-      return use(DecodeStepKernel<kFormat, kCache, kKernel.head_dim, kKernel.max_hidden_size,
-                                  kKernel.has_experts, kOneRow>);
+    if constexpr (HasStepKernel(kKernel, kCache, kOneRow)) {
+      if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
+        return use(DecodeStepKernel<kFormat, kCache, kKernel.head_dim, kKernel.max_hidden_size,
+                                    kKernel.layers, kOneRow>);
+      }
     }
     return DispatchKernel<kFormat, kCache, kOneRow, kIndex + 1>(sizes, use);
   }
@@ -190,7 +258,8 @@ bool StepKernels<kFormat, kCache>::Fit(const DecodeStepSizes& sizes) {
     if (!fits) (void)cudaGetLastError();
     return fits;
   };
-  return DispatchKernel<kFormat, kCache, false>(sizes, fits) &&
+  const bool has_rows = sizes.layers != StepLayers::kGeneral;
+  return (!has_rows || DispatchKernel<kFormat, kCache, false>(sizes, fits)) &&
          DispatchKernel<kFormat, kCache, true>(sizes, fits);
 }
 

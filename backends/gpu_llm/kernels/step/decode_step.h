@@ -16,6 +16,7 @@
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/kernels/step/decode_step_sizes.h"
 #include "backends/gpu_llm/step_plan.h"
+#include "backends/llm_core/model/decoder_spec.h"
 
 namespace nereid::gpu {
 
@@ -29,10 +30,15 @@ struct DecodeStepLayer {
   const float* row_scales[kNumStepGemms];       // fp8
   const uint32_t* block_scales[kNumStepGemms];  // fp8: WeightMatrix::block_scales; null: none
   const __nv_bfloat16 *input_norm, *mlp_norm;
-  const __nv_bfloat16* qkv_bias;         // null: none
+  const __nv_bfloat16* qkv_bias;  // null: none
+  // StepLayers::kGeneral; null: none. Layer norms have biases. The norms are of the products that
+  // are added to the residual.
+  const __nv_bfloat16 *input_norm_bias, *mlp_norm_bias;
+  const __nv_bfloat16 *out_bias, *gate_up_bias, *down_bias;
+  const __nv_bfloat16 *post_attention_norm, *post_mlp_norm;
   const __nv_bfloat16 *q_norm, *k_norm;  // [head_dim]; null: none
   const float2* cos_sin;                 // [max_positions, rope_dim / 2]
-  int rope_dim, window;                  // window 0: no sliding window
+  int rope_dim, window;                  // rope_dim 0: no rotation; window 0: no sliding window
   const __nv_bfloat16* router;           // [num_experts, hidden_size]; null: no experts
   int64_t gate_up_stride, down_stride;   // bytes from one expert's matrix to the next
 };
@@ -59,6 +65,13 @@ struct DecodeStepParams {
   bool normalizes_experts;                 // the router weights of a row sum to 1
   const __nv_bfloat16 *head, *final_norm;  // head: [head_outputs, hidden_size]
   int head_outputs;
+  StepLayers layer_kind;
+  // Of StepLayers::kGeneral.
+  const __nv_bfloat16* final_norm_bias;  // null: none
+  llm::NormKind norm_kind;               // of all norms but those after attention and MLP
+  llm::Activation activation;
+  bool has_gate, parallel_residual, has_post_norms;
+  float soft_cap;  // of scores; 0: none
   // Buffers of the step.
   const __nv_bfloat16* residual;  // [num_rows, hidden_size], from the embedding
   float* logits;                  // [num_rows, head_outputs]
@@ -84,7 +97,8 @@ struct DecodeStepParams {
 inline DecodeStepSizes SizesOf(const DecodeStepParams& p) {
   return {p.format,      p.cache_format,      p.scales_per_block,  p.hidden_size,
           p.inner_size,  p.num_heads,         p.num_kv_heads,      p.head_dim,
-          p.num_experts, p.experts_per_token, p.expert_inner_size, p.head_outputs};
+          p.num_experts, p.experts_per_token, p.expert_inner_size, p.head_outputs,
+          p.layer_kind};
 }
 
 // Columns that the gated values of a row have: with experts, those of each of its experts.
@@ -97,10 +111,10 @@ __host__ __device__ inline int DecodeStepScores(const DecodeStepParams& p) {
   return (p.num_experts + 15) / 16 * 16;
 }
 // Columns of a layer and row of `exchange`: q, k and v; attention; residual after attention; gated;
-// residual after the MLP; scores in float.
+// residual after the MLP; scores in float; the products of attention and MLP before their norms.
 __host__ __device__ inline int DecodeStepColumns(const DecodeStepParams& p) {
-  return 2 * (p.num_heads + p.num_kv_heads) * p.head_dim + 2 * p.hidden_size + DecodeStepInner(p) +
-         2 * DecodeStepScores(p);
+  return 2 * (p.num_heads + p.num_kv_heads) * p.head_dim +
+         (p.has_post_norms ? 4 : 2) * p.hidden_size + DecodeStepInner(p) + 2 * DecodeStepScores(p);
 }
 
 inline namespace NEREID_KERNEL_FORM {

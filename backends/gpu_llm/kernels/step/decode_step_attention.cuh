@@ -9,7 +9,7 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-static_assert(kDecodeStepGroup <= kHalfRows);
+static_assert(kDecodeStepGroup <= kHalfRows && kGeneralStepGroup <= kItemRows);
 
 // Stores columns [column, + 4) of a key and a value in a tile of a bf16 cache.
 template <int kHeadDim>
@@ -29,21 +29,23 @@ __device__ __forceinline__ void StoreToken(const float (&key)[4], const float (&
 template <int kHeadDim, CacheFormat kCache>
 __device__ __forceinline__ void AppendToken(const float* key, const float* value, int token,
                                             int lane, char* tile, char* cache_tile) {
-  static_assert(kHeadDim <= 128);
-  const int column = lane * 4;
-  const bool has_columns = column < kHeadDim;
-  float keys[4] = {}, values[4] = {};
-  if (has_columns) {
-    *reinterpret_cast<float4*>(keys) = *reinterpret_cast<const float4*>(key + column);
-    *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(value + column);
-  }
-  if constexpr (kCache != CacheFormat::kBf16) {
-    const QuantizedToken quantized(keys, values, kCache);
-    quantized.Store<kHeadDim>(token, column, tile);
-    if (cache_tile != nullptr) quantized.Store<kHeadDim>(token, column, cache_tile);
-  } else if (has_columns) {
-    StoreToken<kHeadDim>(keys, values, token, column, tile);
-    if (cache_tile != nullptr) StoreToken<kHeadDim>(keys, values, token, column, cache_tile);
+  static_assert(kHeadDim <= 128 || kCache == CacheFormat::kBf16);
+#pragma unroll
+  for (int column = lane * 4; column < (kHeadDim + 127) / 128 * 128; column += 128) {
+    const bool has_columns = column < kHeadDim;
+    float keys[4] = {}, values[4] = {};
+    if (has_columns) {
+      *reinterpret_cast<float4*>(keys) = *reinterpret_cast<const float4*>(key + column);
+      *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(value + column);
+    }
+    if constexpr (kCache != CacheFormat::kBf16) {
+      const QuantizedToken quantized(keys, values, kCache);
+      quantized.Store<kHeadDim>(token, column, tile);
+      if (cache_tile != nullptr) quantized.Store<kHeadDim>(token, column, cache_tile);
+    } else if (has_columns) {
+      StoreToken<kHeadDim>(keys, values, token, column, tile);
+      if (cache_tile != nullptr) StoreToken<kHeadDim>(keys, values, token, column, cache_tile);
+    }
   }
   __syncwarp();
 }
@@ -101,9 +103,7 @@ __device__ void CombineUnits(const DecodeStepParams& p, const LayerExchange& exc
     const float* from = p.partials + PartialOffset(kHeadDim, p.num_heads, p.item_tokens,
                                                    item.first_item, token, head);
     PartialAttention all[2];
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-      all[j] = CombineItemPartials<kHeadDim>(from, stride, item.num_items, column + j);
+    CombineItemPartials<kHeadDim>(from, stride, item.num_items, column, all);
     StoreAttention<kHeadDim>(exchange, item.row + token, head, column, all);
   }
 }
@@ -160,10 +160,9 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
   if (shared.is_last) CombineUnits<kHeadDim, kOneRow>(p, exchange, item, queries, thread);
 }
 
-// kOneRow: the step has one row, so that a unit has at most 8 queries.
-template <int kHeadDim, CacheFormat kCache, bool kOneRow>
-__device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consumer& consumer) {
-  constexpr int kHalves = kOneRow ? 1 : 2;
+// kHalves: 1: a unit has at most 8 queries.
+template <int kHeadDim, CacheFormat kCache, StepLayers kLayers, int kHalves, bool kOneRow>
+__device__ void RunUnits(const DecodeStepParams& p, int layer_index, Consumer& consumer) {
   const DecodeStepLayer& layer = consumer.shared().layers[layer_index % 2];
   const LayerExchange exchange = ExchangeOf(p, consumer.shared().set, layer_index);
   const int thread = AttentionThread(), warp = thread / 32;
@@ -174,7 +173,7 @@ __device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consume
     if (unit.num_tiles == 0) continue;
     const UnitQueries<kOneRow> queries(p, layer, exchange.qkv, exchange.stride, kHeadDim, unit);
     StoreHeads<kHeadDim, kCache, 2, kOneRow>(p, consumer.shared(), queries, thread);
-    UnitTiles<kHeadDim, kCache, kHalves> tiles;
+    UnitTiles<kHeadDim, kCache, kHalves, kLayers == StepLayers::kGeneral> tiles;
     tiles.LoadQueries(heads, queries, thread);
     for (int tile = 0; tile < unit.num_tiles; ++tile) {
       char* at = consumer.Wait<kBlockSlots<kHeadDim>>();
@@ -190,6 +189,19 @@ __device__ void RunAttention(const DecodeStepParams& p, int layer_index, Consume
       }
       consumer.Release<kBlockSlots<kHeadDim>>();
     }
+  }
+}
+
+// kOneRow: the step has one row, so that the queries of a unit are those of one token.
+template <int kHeadDim, CacheFormat kCache, StepLayers kLayers, bool kOneRow>
+__device__ __forceinline__ void RunAttention(const DecodeStepParams& p, int layer_index,
+                                             Consumer& consumer) {
+  if constexpr (kLayers == StepLayers::kGeneral && kHeadDim <= kWideHeadDim) {
+    const int group = p.num_heads / p.num_kv_heads;
+    group <= kHalfRows ? RunUnits<kHeadDim, kCache, kLayers, 1, kOneRow>(p, layer_index, consumer)
+                       : RunUnits<kHeadDim, kCache, kLayers, 2, kOneRow>(p, layer_index, consumer);
+  } else {
+    RunUnits<kHeadDim, kCache, kLayers, kOneRow ? 1 : 2, kOneRow>(p, layer_index, consumer);
   }
 }
 

@@ -88,7 +88,7 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   router.out = exchange.scores, router.out_stride = exchange.stride / 2;
   router.num_outputs = p.num_experts, router.output = GemmEpilogue::kFloat;
   if (static_cast<int>(blockIdx.x) * kTileOutputs < p.num_experts) {
-    MultiplyResident<WeightFormat::kBf16, kResident, true, kOneRow>(
+    MultiplyResident<WeightFormat::kBf16, kResident, StepLayers::kExperts, kOneRow>(
         p, KeepGemm<kOneRow>(router, shared), consumer);
     SyncConsumers();  // all threads have read the others' sums
   }
@@ -105,7 +105,7 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
     LoadResident(p, gate_up, consumer, input);
     SelectExperts(p, exchange, consumer);
     gate_up.num_outputs = shared.experts.count * gate_up.tiles_each * kTileOutputs;
-    MultiplyLoaded<true>(p, KeepGemm<kOneRow>(gate_up, shared), consumer, input);
+    MultiplyLoaded<StepLayers::kExperts>(p, KeepGemm<kOneRow>(gate_up, shared), consumer, input);
   }
   SyncConsumers();
   StepGemm down = {};
@@ -116,7 +116,8 @@ __device__ void RunExperts(const DecodeStepParams& p, const DecodeStepLayer& lay
   down.part_scales = layer.row_scales[kStepDown];
   down.block_scales = layer.block_scales[kStepDown];
   down.scale_stride = layer.down_stride / 4;
-  MultiplyDeep<kFormat, true, kOneRow>(p, KeepGemm<kOneRow>(down, shared), consumer);
+  MultiplyDeep<kFormat, StepLayers::kExperts, kOneRow>(p, KeepGemm<kOneRow>(down, shared),
+                                                       consumer);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

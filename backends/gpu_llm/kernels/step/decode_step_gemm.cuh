@@ -5,7 +5,8 @@
 // only.
 #pragma once
 
-#include "backends/gpu_llm/kernels/step/decode_step_input.cuh"
+#include "backends/gpu_llm/kernels/rows/activate.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_general.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_scales.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
@@ -176,8 +177,8 @@ __device__ __forceinline__ void MultiplySlots(Consumer& consumer, int count, int
 // registers as well, copies `gemm` to shared memory and returns the copy. In a step with one row,
 // returns `gemm` itself. All compute warps call it, and none of them may still read the copy of the
 // previous product, which is overwritten.
-template <bool kOneRow>
-__device__ __forceinline__ const StepGemm& KeepGemm(const StepGemm& gemm, SharedState& shared) {
+template <bool kOneRow, typename Gemm>
+__device__ __forceinline__ const Gemm& KeepGemm(const Gemm& gemm, SharedState& shared) {
   if constexpr (kOneRow) {
     return gemm;
   } else {
@@ -190,11 +191,15 @@ __device__ __forceinline__ const StepGemm& KeepGemm(const StepGemm& gemm, Shared
 // Epilogue of a pair of tiles. In a step with several rows each thread stores one output of one
 // row. In a step with one row a pair has 32 outputs, and one warp stores them, each lane one. The
 // warps take turns at this, and those whose turn it is not continue with the next pair at once.
-template <bool kExperts, bool kOneRow>
+template <StepLayers kLayers, bool kOneRow>
 class TilePairEpilogue {
+  static constexpr bool kExperts = kLayers == StepLayers::kExperts;
+  static constexpr bool kGeneral = kLayers == StepLayers::kGeneral;
+  using Gemm = StepGemmOf<kLayers>;
+
  public:
   // `pair`: the number of this pair of tiles in the product.
-  __device__ TilePairEpilogue(const DecodeStepParams& p, const StepGemm& gemm, int first_tile,
+  __device__ TilePairEpilogue(const DecodeStepParams& p, const Gemm& gemm, int first_tile,
                               int count, int pair, float output_factor)
       : product_(gemm), pair_(pair), scale_(output_factor) {
     const int thread = threadIdx.x, lane = thread % 32;
@@ -218,19 +223,23 @@ class TilePairEpilogue {
     if (kExperts && gemm.experts == nullptr) stores_ &= output_ < gemm.num_outputs;
     if (stores_ && gemm.addend != nullptr) addend_ = LoadWord(AddendWord());
     if (stores_ && row_scales != nullptr) scale_ *= row_scales[output_];
+    if constexpr (kGeneral) {
+      if (stores_ && gemm.bias != nullptr) bias_ = __bfloat162float(gemm.bias[output_]);
+    }
   }
 
   __device__ void Finish(const DecodeStepParams& p, SharedState& shared,
                          const float (&sums)[2][4]) {
     float value;
     if (!Sum(shared, sums, value)) return;
-    if (product_.norm != nullptr) {
+    if (!kGeneral && product_.norm != nullptr) {
       float squares = 0.0f;
 #pragma unroll
       for (int w = 0; w < kWarps; ++w) squares += shared.squares[token_][w];
       value *= rsqrtf(squares / static_cast<float>(product_.depth) + p.epsilon);
     }
     value *= scale_;
+    if constexpr (kGeneral) value += bias_;
     if (product_.output == GemmEpilogue::kFloat) {
       float* const to = static_cast<float*>(product_.out) + row_ + output_;
       if (stores_ && kExperts) StoreWord(to, __float_as_uint(value));
@@ -239,12 +248,20 @@ class TilePairEpilogue {
     }
     int column = output_;
     bool stores = stores_;
-    if (product_.output == GemmEpilogue::kSiluGate) {
+    const bool is_gated =
+        product_.output == (kGeneral ? GemmEpilogue::kGate : GemmEpilogue::kSiluGate);
+    if (is_gated) {
       const float up = __shfl_xor_sync(0xffffffffu, value, kOneRow ? 8 : 2);
-      value = value / (1.0f + __expf(-value)) * up;
+      if constexpr (kGeneral) {
+        value = RuntimeActivation(p.activation)(value) * up;
+      } else {
+        value = value / (1.0f + __expf(-value)) * up;
+      }
       if constexpr (kExperts) value *= weight_;
       column = tile_ * (kTileOutputs / 2) + place_;
       stores &= place_ < kTileOutputs / 2;
+    } else if (kGeneral && product_.output == GemmEpilogue::kActivate) {
+      value = RuntimeActivation(p.activation)(value);
     } else if (product_.addend != nullptr) {
       if (!product_.addend_is_complete) {
         SpinUntilReady(p, shared, [&] {
@@ -304,17 +321,17 @@ class TilePairEpilogue {
     return product_.addend + token_ * product_.addend_stride + output_ / 2 * 2;
   }
 
-  const StepGemm& product_;
+  const Gemm& product_;
   const int pair_;
   int tile_, place_, output_, token_, row_;  // place_: of the output in the tile
   bool stores_;
   uint32_t addend_ = 0;  // two columns of the addend
-  float scale_, weight_ = 1.0f;
+  float scale_, weight_ = 1.0f, bias_ = 0.0f;
 };
 
-template <bool kExperts, WeightFormat kFormat, int kResident, bool kOneRow>
+template <StepLayers kLayers, WeightFormat kFormat, int kResident, bool kOneRow>
 __device__ __forceinline__ void MultiplyLoaded(
-    const DecodeStepParams& p, const StepGemm& gemm, Consumer& consumer,
+    const DecodeStepParams& p, const StepGemmOf<kLayers>& gemm, Consumer& consumer,
     const ResidentInput<kFormat, kResident, kOneRow>& input) {
   using Shape = Chunk<kFormat>;
   constexpr int kKTiles = ResidentInput<kFormat, kResident, kOneRow>::kKTiles;
@@ -322,13 +339,13 @@ __device__ __forceinline__ void MultiplyLoaded(
   const auto& k_tiles = input.k_tiles;
   const int depth = gemm.depth, grid = static_cast<int>(gridDim.x);
   const int num_tiles = (gemm.num_outputs + kTileOutputs - 1) / kTileOutputs;
-  PairScales<kFormat, kExperts> scales(gemm, consumer.shared().experts, 1);
+  PairScales<kFormat, kLayers == StepLayers::kExperts> scales(gemm, consumer.shared().experts, 1);
   int pair = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, ++pair) {
     const int count = first + grid < num_tiles ? 2 : 1;
     scales.Begin(first, 0, 0);
-    TilePairEpilogue<kExperts, kOneRow> epilogue(p, gemm, first, count, pair,
-                                                 kOutputFactor<kFormat, kOneRow>);
+    TilePairEpilogue<kLayers, kOneRow> epilogue(p, gemm, first, count, pair,
+                                                kOutputFactor<kFormat, kOneRow>);
     float sums[2][4] = {};
 #pragma unroll
     for (int chunk = 0; chunk < kKTiles / Shape::kKTiles; ++chunk) {
@@ -341,19 +358,22 @@ __device__ __forceinline__ void MultiplyLoaded(
 }
 
 // For a depth of up to kResident columns.
-template <WeightFormat kFormat, int kResident, bool kExperts, bool kOneRow>
-__device__ void MultiplyResident(const DecodeStepParams& p, const StepGemm& gemm,
+template <WeightFormat kFormat, int kResident, StepLayers kLayers, bool kOneRow>
+__device__ void MultiplyResident(const DecodeStepParams& p, const StepGemmOf<kLayers>& gemm,
                                  Consumer& consumer) {
   ResidentInput<kFormat, kResident, kOneRow> input;
   LoadResident(p, gemm, consumer, input);
-  MultiplyLoaded<kExperts>(p, gemm, consumer, input);
+  MultiplyLoaded<kLayers>(p, gemm, consumer, input);
 }
 
 // For any depth, without a norm. The input is read again for each pair of tiles, some K tiles
-// ahead. The first pair starts with the columns that are ready. kExperts: the depth is that of one
-// selected expert after the other, and a row that has not selected an expert has zeros there.
-template <WeightFormat kFormat, bool kExperts, bool kOneRow>
-__device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Consumer& consumer) {
+// ahead. The first pair starts with the columns that are ready. StepLayers::kExperts: the depth is
+// that of one selected expert after the other, and a row that has not selected an expert has zeros
+// there.
+template <WeightFormat kFormat, StepLayers kLayers, bool kOneRow>
+__device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemmOf<kLayers>& gemm,
+                             Consumer& consumer) {
+  constexpr bool kExperts = kLayers == StepLayers::kExperts;
   using Shape = Chunk<kFormat>;
   using Input = ChunkInput<kFormat, kOneRow>;
   // In chunks.
@@ -396,8 +416,8 @@ __device__ void MultiplyDeep(const DecodeStepParams& p, const StepGemm& gemm, Co
   int pair = 0;
   for (int first = blockIdx.x; first < num_tiles; first += 2 * grid, ++pair) {
     const int count = first + grid < num_tiles ? 2 : 1;
-    TilePairEpilogue<kExperts, kOneRow> epilogue(p, gemm, first, count, pair,
-                                                 kOutputFactor<kFormat, Input::kIsByRow>);
+    TilePairEpilogue<kLayers, kOneRow> epilogue(p, gemm, first, count, pair,
+                                                kOutputFactor<kFormat, Input::kIsByRow>);
     float sums[2][4] = {};
     Position at;
     const int num_chunks = num_parts * ((depth + Shape::kColumns - 1) / Shape::kColumns);

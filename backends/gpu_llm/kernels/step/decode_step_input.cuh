@@ -167,7 +167,12 @@ class RowShare {
   static constexpr int kTileFragments = kFragments<kFormat>;
   static constexpr int kEach = kKTiles * kTileFragments / 8;  // fragments of a lane
   static_assert(kKTiles * kTileFragments % 8 == 0);
+  static constexpr int kMaxDepth = kKTiles * Chunk<kFormat>::kKTileColumns;
 
+  // Whether any lane has an i-th fragment of this many columns.
+  __device__ static __forceinline__ bool HasFragment(int i, int depth) {
+    return i * (kMaxDepth / kEach) < depth;
+  }
   // Loads this lane's columns. `row` points to the first column of the K tiles; `columns` of them
   // exist, the others are zero. Returns whether all words are ready.
   __device__ __forceinline__ bool Load(const bf16* row, int columns) {
@@ -185,20 +190,26 @@ class RowShare {
     return is_ready;
   }
 
-  // The weights of a norm.
+  // The weights or biases of a norm.
   struct Norm {
     uint4 words[kEach];
 
+    // `weights`: null: zeros.
     __device__ __forceinline__ void Load(const bf16* weights, int columns) {
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
         words[i] = {};
-        if (Column(i) < columns)
+        if (weights != nullptr && Column(i) < columns)
           words[i] = __ldg(reinterpret_cast<const uint4*>(weights + Column(i)));
       }
     }
   };
 
+  // This lane's values.
+  __device__ __forceinline__ void Unpack(float (&values)[kEach][8]) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) Unpack8(words_[i], values[i]);
+  }
   // Stores this lane's part, multiplied by `norm` unless that is null, and takes the warp's K
   // tiles. Returns the sum of this lane's squares.
   __device__ __forceinline__ float Exchange(const Norm* norm, SharedState& shared,
@@ -214,13 +225,21 @@ class RowShare {
       for (int j = 0; j < 8; ++j)
         squares += values[i][j] * values[i][j], values[i][j] *= weights[j];
     }
+    ExchangeValues(values, shared, k_tiles);
+    return squares;
+  }
+  // The same of this lane's values of the row after a norm. K tiles behind `depth` have any values.
+  __device__ static __forceinline__ void ExchangeValues(const float (&values)[kEach][8],
+                                                        SharedState& shared,
+                                                        KTile<kFormat, true> (&k_tiles)[kKTiles],
+                                                        int depth = kMaxDepth) {
     // In the warp's part of SharedState::partials, which is of no other use if there is one row.
     const int warp = threadIdx.x / 32, t = threadIdx.x % 4;
     const auto place = [&](int at) {
       return reinterpret_cast<uint4*>(shared.partials[at / 64][warp]) + at % 64;
     };
     if constexpr (kFormat == WeightFormat::kInt4) {
-      const float scale = StoreBytes(values, place);
+      const float scale = StoreBytes(values, place, depth);
       __syncwarp();
 #pragma unroll
       for (int k = 0; k < kKTiles; ++k) {
@@ -239,6 +258,7 @@ class RowShare {
       const InputScale scale = ScaleOf(values);
 #pragma unroll
       for (int i = 0; i < kEach; ++i) {
+        if (!HasFragment(i, depth)) break;
         uint4& to = *place((8 * i + Group()) * 4 + t);
         if constexpr (kFormat == WeightFormat::kFp8) {
           to = PrepareFp8Fragment(values[i], scale.factor());
@@ -256,17 +276,17 @@ class RowShare {
       }
     }
     __syncwarp();  // before the next exchange
-    return squares;
+  }
+  // The first column of this lane's i-th eight values.
+  __device__ static __forceinline__ int Column(int i) {
+    const int fragment = 8 * i + Group();
+    return fragment / kTileFragments * Chunk<kFormat>::kKTileColumns +
+           FragmentColumn<kFormat>(fragment % kTileFragments, threadIdx.x % 4);
   }
 
  private:
   __device__ static __forceinline__ int Group() {
     return threadIdx.x % 32 / 4;
-  }
-  __device__ static __forceinline__ int Column(int i) {
-    const int fragment = 8 * i + Group();
-    return fragment / kTileFragments * Chunk<kFormat>::kKTileColumns +
-           FragmentColumn<kFormat>(fragment % kTileFragments, threadIdx.x % 4);
   }
   // The place in shared memory of the high (half 0) or low (half 1) bytes of two adjacent
   // fragments, for this thread's columns.
@@ -285,10 +305,11 @@ class RowShare {
   // that are odd ones. Returns their scale.
   template <typename Place>
   __device__ static __forceinline__ float StoreBytes(const float (&values)[kEach][8],
-                                                     const Place& place) {
+                                                     const Place& place, int depth) {
     const InputScale scale = ScaleOf(values);
 #pragma unroll
     for (int i = 0; i < kEach; ++i) {
+      if (!HasFragment(i, depth)) break;
       const InputBytes bytes = ToInputBytes(values[i], scale.factor());
       const int fragment = 8 * i + Group();
       const auto store = [&](int half, const uint2& words) {

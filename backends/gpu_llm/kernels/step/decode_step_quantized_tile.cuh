@@ -286,8 +286,10 @@ class QuantizedTiles {
   bool has_second_half_;
 };
 
-template <int kHeadDim, CacheFormat kCache, int kHalves>
-using UnitTiles = std::conditional_t<kCache == CacheFormat::kBf16, Bf16Tiles<kHeadDim, kHalves>,
-                                     QuantizedTiles<kHeadDim, kCache, kHalves>>;
+// A soft cap of scores needs a bf16 cache.
+template <int kHeadDim, CacheFormat kCache, int kHalves, bool kMayCap>
+using UnitTiles =
+    std::conditional_t<kCache == CacheFormat::kBf16, Bf16Tiles<kHeadDim, kHalves, kMayCap>,
+                       QuantizedTiles<kHeadDim, kCache, kHalves>>;
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

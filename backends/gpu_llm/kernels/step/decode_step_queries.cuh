@@ -28,16 +28,16 @@ struct HeadSource {
   int rope_dim;           // 0: no rotation
 };
 
-// The four columns of a head that a lane handles, in two words: columns that the rotary embedding
-// combines or, behind these, adjacent ones.
+// Four columns of a head that a lane handles, in two words: columns that the rotary embedding
+// combines or, behind these, adjacent ones. A head is divided into such fours.
 template <int kHeadDim>
 class HeadColumns {
  public:
   HeadColumns() = default;
-  __device__ __forceinline__ HeadColumns(int lane, int rope_dim) {
-    exist_ = lane < kHeadDim / 4;
-    is_rotated_ = lane < rope_dim / 4;
-    low_ = is_rotated_ ? 2 * lane : min(rope_dim + 4 * (lane - rope_dim / 4), kHeadDim - 4);
+  __device__ __forceinline__ HeadColumns(int four, int rope_dim) {
+    exist_ = four < kHeadDim / 4;
+    is_rotated_ = four < rope_dim / 4;
+    low_ = is_rotated_ ? 2 * four : min(rope_dim + 4 * (four - rope_dim / 4), kHeadDim - 4);
     high_ = is_rotated_ ? low_ + rope_dim / 2 : low_ + 2;
   }
   __device__ __forceinline__ bool exist() const { return exist_; }
@@ -51,15 +51,14 @@ class HeadColumns {
   int low_, high_;
 };
 
-// A lane's columns of one head. A warp has the whole head.
+// Four columns of one head in each lane.
 template <int kHeadDim>
-class HeadLoad {
+class HeadPart {
  public:
-  // Begins all loads.
-  __device__ __forceinline__ void Begin(const HeadSource& head, int lane) {
-    columns_ = HeadColumns<kHeadDim>(lane, head.rope_dim);
+  // Begins all loads. `four`: number of the columns.
+  __device__ __forceinline__ void Begin(const HeadSource& head, int four) {
+    columns_ = HeadColumns<kHeadDim>(four, head.rope_dim);
     row_ = columns_.exist() ? head.row : nullptr;
-    has_norm_ = head.norm != nullptr;
     Load();
     const auto load = [&](const bf16* from, uint32_t(&to)[2]) {
       if (from == nullptr || !columns_.exist()) return;
@@ -71,29 +70,30 @@ class HeadLoad {
     if (columns_.is_rotated())
       cos_sin_ = __ldg(reinterpret_cast<const float4*>(head.cos_sin + columns_.low()));
   }
-  // Whether the head is ready. Otherwise loads it again.
+  // Whether the columns are ready. Otherwise loads them again.
   __device__ __forceinline__ bool Poll() {
     if (row_ == nullptr || (low_ != kNotReady && high_ != kNotReady)) return true;
     Load();
     return false;
   }
-  // Applies bias, norm and rotary embedding to the lane's four columns, and writes them to
-  // `values`: low(), low() + 1, high(), high() + 1. All lanes of the warp call it, after Poll() was
-  // true.
-  __device__ __forceinline__ void Finish(float epsilon, float (&values)[4]) const {
+  // Writes the columns with their bias to `values`: low(), low() + 1, high(), high() + 1. Returns
+  // the sum of their squares.
+  __device__ __forceinline__ float AddBias(float (&values)[4]) const {
     values[0] = LowBf16(low_) + LowBf16(bias_[0]), values[1] = HighBf16(low_) + HighBf16(bias_[0]);
     values[2] = LowBf16(high_) + LowBf16(bias_[1]);
     values[3] = HighBf16(high_) + HighBf16(bias_[1]);
-    if (has_norm_) {
-      float squares = 0.0f;
-      if (columns_.exist()) {
+    float squares = 0.0f;
+    if (columns_.exist()) {
 #pragma unroll
-        for (const float value : values) squares += value * value;
-      }
-      const float factor = rsqrtf(WarpSum(squares) / kHeadDim + epsilon);
-      values[0] *= factor * LowBf16(norm_[0]), values[1] *= factor * HighBf16(norm_[0]);
-      values[2] *= factor * LowBf16(norm_[1]), values[3] *= factor * HighBf16(norm_[1]);
+      for (const float value : values) squares += value * value;
     }
+    return squares;
+  }
+  __device__ __forceinline__ void Norm(float factor, float (&values)[4]) const {
+    values[0] *= factor * LowBf16(norm_[0]), values[1] *= factor * HighBf16(norm_[0]);
+    values[2] *= factor * LowBf16(norm_[1]), values[3] *= factor * HighBf16(norm_[1]);
+  }
+  __device__ __forceinline__ void Rotate(float (&values)[4]) const {
     if (!columns_.is_rotated()) return;
     const float low[2] = {values[0], values[1]}, high[2] = {values[2], values[3]};
     values[0] = low[0] * cos_sin_.x - high[0] * cos_sin_.y;
@@ -113,10 +113,53 @@ class HeadLoad {
 
   HeadColumns<kHeadDim> columns_;
   const bf16* row_;
-  bool has_norm_;
   uint32_t low_, high_;
   uint32_t bias_[2] = {}, norm_[2] = {};
   float4 cos_sin_ = {};
+};
+
+// One head, of which a warp has all columns.
+template <int kHeadDim>
+class HeadLoad {
+ public:
+  static constexpr int kParts = (kHeadDim + 127) / 128;
+
+  // Begins all loads.
+  __device__ __forceinline__ void Begin(const HeadSource& head, int lane) {
+    has_norm_ = head.norm != nullptr;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) parts_[i].Begin(head, lane + 32 * i);
+  }
+  // Whether the head is ready. Otherwise loads it again.
+  __device__ __forceinline__ bool Poll() {
+    bool is_ready = true;
+#pragma unroll
+    for (HeadPart<kHeadDim>& part : parts_) is_ready &= part.Poll();
+    return is_ready;
+  }
+  // Applies bias, norm and rotary embedding, and calls `use` with the lane's columns and their
+  // values: low(), low() + 1, high(), high() + 1. All lanes of the warp call it, after Poll() was
+  // true.
+  template <typename Use>
+  __device__ __forceinline__ void Finish(float epsilon, const Use& use) const {
+    float values[kParts][4], squares = 0.0f;
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) squares += parts_[i].AddBias(values[i]);
+    if (has_norm_) {
+      const float factor = rsqrtf(WarpSum(squares) / kHeadDim + epsilon);
+#pragma unroll
+      for (int i = 0; i < kParts; ++i) parts_[i].Norm(factor, values[i]);
+    }
+#pragma unroll
+    for (int i = 0; i < kParts; ++i) {
+      parts_[i].Rotate(values[i]);
+      if (parts_[i].columns().exist()) use(parts_[i].columns(), values[i]);
+    }
+  }
+
+ private:
+  HeadPart<kHeadDim> parts_[kParts];
+  bool has_norm_;
 };
 
 // The heads of a unit in shared memory. They lie in SharedState::partials, because a block computes
@@ -127,7 +170,9 @@ class UnitHeads {
   // Bytes from one query to the next: adjacent rows are half of the banks apart.
   static constexpr int kPitch = (2 * kHeadDim + 63) / 128 * 128 + 64;
   static constexpr int kTokenFloats = 2 * kHeadDim;  // key and value
-  static_assert(kPitch >= 2 * kHeadDim && kItemRows * kPitch + kDecodeStepRows * kTokenFloats * 4 <=
+  // A step with wide heads has one row.
+  static constexpr int kMaxTokens = kHeadDim <= kWideHeadDim ? kDecodeStepRows : 1;
+  static_assert(kPitch >= 2 * kHeadDim && kItemRows * kPitch + kMaxTokens * kTokenFloats * 4 <=
                                               static_cast<int>(sizeof(SharedState::partials)));
 
   __device__ explicit UnitHeads(SharedState& shared)
@@ -242,24 +287,22 @@ __device__ __forceinline__ void StoreHeads(const DecodeStepParams& p, SharedStat
       return is_ready;
     });
     for_each([&](int head, HeadLoad<kHeadDim>& load) {
-      const HeadColumns<kHeadDim>& columns = load.columns();
-      float values[4];
-      load.Finish(p.epsilon, values);
-      if (!columns.exist()) return;
-      if (head < queries.count()) {
-        const auto pack = [](float low, float high) {
-          const uint32_t pair = PackBf16(low, high);
-          return kCache == CacheFormat::kBf16 ? pair : ToHalf(pair);
-        };
-        char* const row = to.Query(head);
-        *reinterpret_cast<uint32_t*>(row + 2 * columns.low()) = pack(values[0], values[1]);
-        *reinterpret_cast<uint32_t*>(row + 2 * columns.high()) = pack(values[2], values[3]);
-      } else {
-        const int i = head - queries.count();
-        float* const row = i % 2 == 0 ? to.Key(i / 2) : to.Value(i / 2);
-        *reinterpret_cast<float2*>(row + columns.low()) = {values[0], values[1]};
-        *reinterpret_cast<float2*>(row + columns.high()) = {values[2], values[3]};
-      }
+      load.Finish(p.epsilon, [&](const HeadColumns<kHeadDim>& columns, const float(&values)[4]) {
+        if (head < queries.count()) {
+          const auto pack = [](float low, float high) {
+            const uint32_t pair = PackBf16(low, high);
+            return kCache == CacheFormat::kBf16 ? pair : ToHalf(pair);
+          };
+          char* const row = to.Query(head);
+          *reinterpret_cast<uint32_t*>(row + 2 * columns.low()) = pack(values[0], values[1]);
+          *reinterpret_cast<uint32_t*>(row + 2 * columns.high()) = pack(values[2], values[3]);
+        } else {
+          const int i = head - queries.count();
+          float* const row = i % 2 == 0 ? to.Key(i / 2) : to.Value(i / 2);
+          *reinterpret_cast<float2*>(row + columns.low()) = {values[0], values[1]};
+          *reinterpret_cast<float2*>(row + columns.high()) = {values[2], values[3]};
+        }
+      });
     });
   }
   SyncConsumers();

@@ -43,6 +43,7 @@ class LayerWords {
 
  private:
   __device__ __forceinline__ void Load(const DecodeStepParams& p, int layer) {
+    static_assert(sizeof(DecodeStepLayer) <= 32 * 8);
     const int lane = static_cast<int>(threadIdx.x) % 32;
     if (layer < p.num_layers && lane < static_cast<int>(sizeof(DecodeStepLayer) / 8))
       next_word_ = __ldg(reinterpret_cast<const uint64_t*>(p.layers + layer) + lane);
@@ -57,7 +58,7 @@ __device__ __forceinline__ int QkvDepth(const DecodeStepParams& p, int layer) {
   return layer == 0 && p.input != nullptr ? 2 * p.hidden_size : p.hidden_size;
 }
 
-template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, bool kExperts>
+template <WeightFormat kFormat, CacheFormat kCache, int kHeadDim, StepLayers kLayers>
 class Producer {
  public:
   __device__ Producer(const DecodeStepParams& params, char* ring, SharedState& shared)
@@ -77,7 +78,7 @@ class Producer {
                           QkvDepth(p_, i));
       CopyContext(i, layer.Get<int>(offsetof(DecodeStepLayer, window)));
       CopyMatrix<kFormat>(weights(kStepOut), hidden, q_size);
-      if constexpr (kExperts) {
+      if constexpr (kLayers == StepLayers::kExperts) {
         const auto router = layer.Get<const char*>(offsetof(DecodeStepLayer, router));
         if (router != nullptr) {
           CopyMatrix<WeightFormat::kBf16>(router, p_.num_experts, hidden);
@@ -91,7 +92,8 @@ class Producer {
           continue;
         }
       }
-      CopyMatrix<kFormat>(weights(kStepGateUp), 2 * p_.inner_size, hidden);
+      const bool has_gate = kLayers != StepLayers::kGeneral || p_.has_gate;
+      CopyMatrix<kFormat>(weights(kStepGateUp), (has_gate ? 2 : 1) * p_.inner_size, hidden);
       CopyMatrix<kFormat>(weights(kStepDown), hidden, p_.inner_size);
     }
     CopyMatrix<WeightFormat::kBf16>(p_.head, p_.head_outputs, hidden);
@@ -332,7 +334,8 @@ __device__ __forceinline__ void FinishLaunch(const DecodeStepParams& p, const Sh
 struct LayerExchange {
   bf16 *qkv, *attention, *middle, *gated, *residual;
   float* scores;
-  int stride;  // in bf16
+  bf16 *attention_product, *mlp_product;  // with DecodeStepParams::has_post_norms
+  int stride;                             // in bf16
 };
 __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, uint32_t set,
                                                     int layer) {
@@ -345,6 +348,8 @@ __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, u
   to.gated = to.middle + p.hidden_size;
   to.residual = to.gated + DecodeStepInner(p);
   to.scores = reinterpret_cast<float*>(to.residual + p.hidden_size);
+  to.attention_product = to.residual + p.hidden_size + 2 * DecodeStepScores(p);
+  to.mlp_product = to.attention_product + p.hidden_size;
   return to;
 }
 

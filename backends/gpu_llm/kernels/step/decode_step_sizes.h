@@ -13,7 +13,21 @@ inline constexpr int kDecodeStepRows = 8;          // maximum
 inline constexpr int kDecodeStepRowExperts = 8;    // of a row, maximum
 inline constexpr int kDecodeStepMaxExperts = 512;  // of a layer
 inline constexpr int kDecodeStepGroup = 8;         // query heads of a key/value head, maximum
+inline constexpr int kGeneralStepGroup = 16;       // the same of StepLayers::kGeneral
+inline constexpr int kWideHeadDim = 128;           // wider heads need StepLayers::kGeneral
 inline constexpr int kDecodeStepTileOutputs = 16;
+
+// What the layers of a model have.
+enum class StepLayers : uint8_t {
+  // RMS norms before attention and MLP, a SiLU gate, biases of q, k and v alone, and up to
+  // kDecodeStepGroup query heads a key/value head.
+  kPlain,
+  kExperts,  // the same, and experts in some of them
+  // Any norms, activation and biases, with or without a gate, norms after attention and MLP,
+  // parallel residuals, a soft cap of scores, heads of 256 columns, and more query heads a
+  // key/value head. Only steps of one row.
+  kGeneral,
+};
 
 // Of a model; matrices of layers have one format.
 struct DecodeStepSizes {
@@ -24,24 +38,36 @@ struct DecodeStepSizes {
   // Of layers with experts; 0: there are none.
   int num_experts, experts_per_token, expert_inner_size;
   int head_outputs;  // rows of the LM head
+  StepLayers layers;
 };
 
 // Each weight format and cache format has one kernel for each of these.
 struct StepKernel {
-  bool has_experts;
+  StepLayers layers;
   int head_dim, max_hidden_size;
 };
 inline constexpr StepKernel kStepKernels[] = {
-    {false, 16, 4096},  {false, 64, 4096},  {false, 96, 4096},
-    {false, 128, 4096}, {false, 128, 8192}, {true, 128, 4096},
+    {StepLayers::kPlain, 16, 4096},    {StepLayers::kPlain, 64, 4096},
+    {StepLayers::kPlain, 96, 4096},    {StepLayers::kPlain, 128, 4096},
+    {StepLayers::kPlain, 128, 8192},   {StepLayers::kExperts, 128, 4096},
+    {StepLayers::kGeneral, 16, 4096},  {StepLayers::kGeneral, 64, 8192},
+    {StepLayers::kGeneral, 96, 8192},  {StepLayers::kGeneral, 128, 8192},
+    {StepLayers::kGeneral, 256, 4096},
 };
+
+// Whether a kernel exists for this format of the cache, for steps of one row or of several.
+constexpr bool HasStepKernel(const StepKernel& kernel, CacheFormat cache, bool is_one_row) {
+  if (kernel.layers != StepLayers::kGeneral) return true;
+  return is_one_row && (kernel.head_dim <= kWideHeadDim || cache == CacheFormat::kBf16);
+}
 
 // Index of the kernel of a model in kStepKernels; -1: there is none.
 constexpr int FindStepKernel(const DecodeStepSizes& sizes) {
   for (int i = 0; i < static_cast<int>(std::size(kStepKernels)); ++i) {
     const StepKernel& kernel = kStepKernels[i];
-    if (kernel.has_experts == (sizes.num_experts > 0) && kernel.head_dim == sizes.head_dim &&
-        sizes.hidden_size <= kernel.max_hidden_size) {
+    if (kernel.layers == sizes.layers && kernel.head_dim == sizes.head_dim &&
+        sizes.hidden_size <= kernel.max_hidden_size &&
+        HasStepKernel(kernel, sizes.cache_format, true)) {
       return i;
     }
   }

@@ -3,6 +3,8 @@
 // layer, matrix product and units of attention. Only device code includes this file.
 #pragma once
 
+#include <type_traits>
+
 #include "backends/gpu_llm/kernels/attention/cache_layout.h"
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/gemm/gemm.h"
@@ -81,6 +83,19 @@ struct StepGemm {
   const SelectedExperts* experts;
   int tiles_each;  // tiles of one expert
 };
+
+// The same of layers of StepLayers::kGeneral, for the only row of a step. Its input is normed
+// before it is multiplied.
+struct GeneralStepGemm : StepGemm {
+  const bf16* norm_bias;  // [depth]; null: none
+  const bf16* bias;       // [num_outputs]; null: none
+  // A product of which the norm is added to `in` before anything else, and where the sum is stored
+  // for the other products. Null: `in` is complete.
+  const bf16 *update, *update_norm;
+  bf16* updated;
+};
+template <StepLayers kLayers>
+using StepGemmOf = std::conditional_t<kLayers == StepLayers::kGeneral, GeneralStepGemm, StepGemm>;
 
 // A unit of attention: one item of a sequence's context and one key/value head.
 struct AttentionUnit {

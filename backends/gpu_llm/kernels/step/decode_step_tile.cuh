@@ -9,6 +9,7 @@
 
 #include "backends/gpu_llm/kernels/attention/partial_attention.cuh"
 #include "backends/gpu_llm/kernels/device/operand_loads.cuh"
+#include "backends/gpu_llm/kernels/device/soft_cap.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_queries.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
@@ -39,8 +40,9 @@ __device__ __forceinline__ uint32_t TransposeMatrix(uint32_t words) {
 }
 
 // Queries of a unit and a warp's running sums over the unit's tiles, for a bf16 cache. Lane 4 g + t
-// has queries 2 t and 2 t + 1 of each half. kHalves: 1: the unit has at most 8 queries.
-template <int kHeadDim, int kHalves>
+// has queries 2 t and 2 t + 1 of each half. kHalves: 1: the unit has at most 8 queries. kMayCap:
+// scores may have a soft cap.
+template <int kHeadDim, int kHalves, bool kMayCap>
 class Bf16Tiles {
  public:
   template <typename Queries>
@@ -52,13 +54,10 @@ class Bf16Tiles {
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
       // Queries that do not exist have any values, and change no other ones.
-      const char* const row = heads.Query(half * kHalfRows + lane % 8);
+      rows_[half] = SharedAddress(heads.Query(half * kHalfRows + lane % 8));
+      if constexpr (kKeepsQueries) {
 #pragma unroll
-      for (int s = 0; s < kSteps; s += 2) {
-        const int column = min(16 * s + lane / 8 * 8, kHeadDim - 8);
-        const uint4 words = LoadMatrices(SharedAddress(row + 2 * column));
-        q_[half][s][0] = words.x, q_[half][s][1] = words.y;
-        if (s + 1 < kSteps) q_[half][s + 1][0] = words.z, q_[half][s + 1][1] = words.w;
+        for (int s = 0; s < kSteps; s += 2) LoadQueries(half, s, q_[half]);
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
@@ -94,7 +93,16 @@ class Bf16Tiles {
 
  private:
   static constexpr int kSteps = kHeadDim / 16;
+  // In registers. Wide ones would be spilled, and are read from shared memory for each tile.
+  static constexpr bool kKeepsQueries = kHeadDim <= kWideHeadDim;
 
+  // Loads the queries of a half for the products `s` and `s` + 1.
+  __device__ __forceinline__ void LoadQueries(int half, int s, uint32_t (&q)[kSteps][2]) const {
+    const int column = min(16 * s + thread_ % 32 / 8 * 8, kHeadDim - 8);
+    const uint4 words = LoadMatrices(rows_[half] + 2 * column);
+    q[s][0] = words.x, q[s][1] = words.y;
+    if (s + 1 < kSteps) q[s + 1][0] = words.z, q[s + 1][1] = words.w;
+  }
   // Adds this warp's tokens of a tile to the sums of the queries in the first kUsed halves.
   template <int kUsed>
   __device__ __forceinline__ void Add(const DecodeStepParams& p, const UnitTile& tile) {
@@ -110,6 +118,7 @@ class Bf16Tiles {
           SharedAddress(tile.data + KeyOffset<kHeadDim>(warp_token + row, 16 * s + chunk)));
 #pragma unroll
       for (int half = 0; half < kUsed; ++half) {
+        if (!kKeepsQueries && s % 2 == 0) LoadQueries(half, s, q_[half]);
         MatrixMultiplyAdd(scores[half][s % 2], keys.x, keys.y, keys.z, keys.w, q_[half][s][0],
                           q_[half][s][1]);
       }
@@ -153,6 +162,7 @@ class Bf16Tiles {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
         float score = (scores[0][2 * j + i] + scores[1][2 * j + i]) * p.attention_scale;
+        if (kMayCap && p.soft_cap > 0.0f) score = SoftCapped(score, p.soft_cap);
         if (token + 8 * j >= end || token + 8 * j < begin) score = kNegativeInfinity;
         max = fmaxf(max, score);
         of_tokens[j][i] = score;
@@ -179,6 +189,7 @@ class Bf16Tiles {
   }
 
   uint32_t q_[kHalves][kSteps][2];
+  uint32_t rows_[kHalves];  // shared address of the query whose columns this lane loads
   float out_[kHalves][kSteps][4] = {};
   float max_[kHalves][2], sum_[kHalves][2] = {};
   int end_[kHalves][2];  // the token behind the last that a query sees
