@@ -146,6 +146,7 @@ Status GpuExecutor::Initialize() {
   StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
   planned.max_decode_rows = padded;
   planned.fused_rows = decoder_->fused_rows();
+  planned.fused_item_blocks = FusedItemBlocks(CurrentForm(), spec.head_dim);
   planned.attention_blocks =
       DecodeAttentionBlocks(CurrentForm(), spec.head_dim, options_.cache_format);
   planner_ = StepPlanner(planned);

@@ -13,7 +13,6 @@ namespace {
 constexpr int32_t kBatchInvariantItems = 32;  // maximum for a sequence
 constexpr int32_t kBatchInvariantTiles = 8;   // minimum for an item
 constexpr int32_t kWholeTiles = 4;            // contexts of so few are one item
-constexpr int32_t kFusedTiles = 6;            // minimum for an item: about what the ring prefetches
 constexpr int32_t kAlignWords = 4;            // arrays start at multiples of 16 bytes
 
 int32_t Blocks(int32_t tokens) {
@@ -307,7 +306,9 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
                                    ? std::max(1, options_.num_processors / options_.num_kv_heads)
                                    : 2 * options_.num_processors / options_.num_kv_heads + 1;
   const auto tiles_per_item = static_cast<int32_t>(std::max<int64_t>(
-      is_fused ? kFusedTiles : 2, (total_tiles + target_items - 1) / target_items));
+      is_fused ? options_.fused_item_blocks : 2, (total_tiles + target_items - 1) / target_items));
+  const int32_t whole_tiles =
+      is_fused ? std::min(kWholeTiles, options_.fused_item_blocks) : kWholeTiles;
   int32_t next = 0;
   for (DecodeItem& item : query_groups_) {
     item.first_item = next;
@@ -318,7 +319,7 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
                        (tiles + kBatchInvariantItems - 1) / kBatchInvariantItems)
             : tiles_per_item;
     // Adding the parts of a short context would take longer than reading it at once.
-    const bool is_whole = !options_.is_batch_invariant && tiles <= kWholeTiles;
+    const bool is_whole = !options_.is_batch_invariant && tiles <= whole_tiles;
     item.num_items = is_whole ? 1 : (tiles + item_tiles - 1) / item_tiles;
     for (int32_t part = 0; part < item.num_items; ++part, ++next) {
       item.first_tile = static_cast<int32_t>(int64_t{tiles} * part / item.num_items);

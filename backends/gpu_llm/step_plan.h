@@ -114,7 +114,8 @@ struct StepPlannerOptions {
   // Decode steps of at most so many rows are fused into one launch. A multiprocessor then handles
   // one item at a time, so contexts are split into fewer items.
   int32_t fused_rows = 0;
-  int32_t attention_blocks = 2;  // DecodeAttentionBlocks()
+  int32_t fused_item_blocks = 6;  // FusedItemBlocks()
+  int32_t attention_blocks = 2;   // DecodeAttentionBlocks()
   // So many of the newest tokens of each context before the step may still be computed when it
   // begins, by kernels behind the upload of its plan. Attention reads them only when these kernels
   // have ended. A fused step begins when all before it have ended.

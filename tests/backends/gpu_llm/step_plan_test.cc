@@ -102,6 +102,13 @@ TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   Add(1, 0, true);
   Plan();
   EXPECT_EQ(NumUsedItems(), 12 + 3 + 1);
+  planner_ = StepPlanner({.num_heads = 8,
+                          .num_kv_heads = 2,
+                          .num_processors = 80,
+                          .fused_rows = 3,
+                          .fused_item_blocks = 2});
+  Plan();
+  EXPECT_EQ(NumUsedItems(), 12 + 3 + 1);  // two, also where a context has few blocks
 }
 
 TEST_F(StepPlanTest, ItemsFillTheProcessorsOnceWhereABlockIsAlone) {
