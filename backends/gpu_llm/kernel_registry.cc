@@ -282,11 +282,11 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
        return std::all_of(m.spec->layers.begin(), m.spec->layers.end(),
                           [](const llm::LayerSpec& layer) { return layer.score_scale == 1.0f; });
      }},
-    {"up to 16 query heads a key/value head, 8 of 256 columns",
+    {"up to 8 query heads a key/value head, 16 with heads of 128 columns",
      [](const FusedDecoder& m) {
+       const int most = m.sizes.head_dim == kWideHeadDim ? kGeneralStepGroup : kDecodeStepGroup;
        return StepGroup(*m.spec) > 0 && m.sizes.num_heads % m.sizes.num_kv_heads == 0 &&
-              StepGroup(*m.spec) <=
-                  (m.sizes.head_dim <= kWideHeadDim ? kGeneralStepGroup : kDecodeStepGroup);
+              StepGroup(*m.spec) <= most;
      }},
     {"int4 in groups of 128 or more",
      [](const FusedDecoder& m) {

@@ -196,7 +196,7 @@ __device__ void RunUnits(const DecodeStepParams& p, int layer_index, Consumer& c
 template <int kHeadDim, CacheFormat kCache, StepLayers kLayers, bool kOneRow>
 __device__ __forceinline__ void RunAttention(const DecodeStepParams& p, int layer_index,
                                              Consumer& consumer) {
-  if constexpr (kLayers == StepLayers::kGeneral && kHeadDim <= kWideHeadDim) {
+  if constexpr (kLayers == StepLayers::kGeneral && kHeadDim == kWideHeadDim) {
     const int group = p.num_heads / p.num_kv_heads;
     group <= kHalfRows ? RunUnits<kHeadDim, kCache, kLayers, 1, kOneRow>(p, layer_index, consumer)
                        : RunUnits<kHeadDim, kCache, kLayers, 2, kOneRow>(p, layer_index, consumer);

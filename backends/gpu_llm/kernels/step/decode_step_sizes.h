@@ -13,8 +13,8 @@ inline constexpr int kDecodeStepRows = 8;          // maximum
 inline constexpr int kDecodeStepRowExperts = 8;    // of a row, maximum
 inline constexpr int kDecodeStepMaxExperts = 512;  // of a layer
 inline constexpr int kDecodeStepGroup = 8;         // query heads of a key/value head, maximum
-inline constexpr int kGeneralStepGroup = 16;       // the same of StepLayers::kGeneral
 inline constexpr int kWideHeadDim = 128;           // wider heads need StepLayers::kGeneral
+inline constexpr int kGeneralStepGroup = 16;  // of StepLayers::kGeneral and heads of 128 columns
 inline constexpr int kDecodeStepTileOutputs = 16;
 
 // What the layers of a model have.
@@ -24,8 +24,8 @@ enum class StepLayers : uint8_t {
   kPlain,
   kExperts,  // the same, and experts in some of them
   // Any norms, activation and biases, with or without a gate, norms after attention and MLP,
-  // parallel residuals, a soft cap of scores, heads of 256 columns, and more query heads a
-  // key/value head. Only steps of one row.
+  // parallel residuals, a soft cap of scores, heads of 256 columns, and up to kGeneralStepGroup
+  // query heads a key/value head of 128 columns. Only steps of one row.
   kGeneral,
 };
 
@@ -50,7 +50,6 @@ inline constexpr StepKernel kStepKernels[] = {
     {StepLayers::kPlain, 16, 4096},    {StepLayers::kPlain, 64, 4096},
     {StepLayers::kPlain, 96, 4096},    {StepLayers::kPlain, 128, 4096},
     {StepLayers::kPlain, 128, 8192},   {StepLayers::kExperts, 128, 4096},
-    {StepLayers::kGeneral, 16, 4096},  {StepLayers::kGeneral, 64, 8192},
     {StepLayers::kGeneral, 96, 8192},  {StepLayers::kGeneral, 128, 8192},
     {StepLayers::kGeneral, 256, 4096},
 };
