@@ -31,8 +31,8 @@ struct DecodeStepLayer {
   const uint32_t* block_scales[kNumStepGemms];  // fp8: WeightMatrix::block_scales; null: none
   const __nv_bfloat16 *input_norm, *mlp_norm;
   const __nv_bfloat16* qkv_bias;  // null: none
-  // StepLayers::kGeneral; null: none. Layer norms have biases. The norms are of the products that
-  // are added to the residual.
+  // Of StepLayers::kGeneral; null: none. The last two are norms of the products of attention and
+  // MLP, before these are added to the residual.
   const __nv_bfloat16 *input_norm_bias, *mlp_norm_bias;
   const __nv_bfloat16 *out_bias, *gate_up_bias, *down_bias;
   const __nv_bfloat16 *post_attention_norm, *post_mlp_norm;

@@ -35,7 +35,7 @@ struct KTile {
   // 1 has them.
   float sums[2] = {};
 };
-// Values in fp16, divided by a InputScale, which leaves the largest below 2^14. A lane has the
+// Values in fp16, divided by an InputScale, which leaves the largest below 2^14. A lane has the
 // scales of the rows of its sums: of the only row, or of rows 2 t and 2 t + 1.
 template <bool kOneRow>
 struct KTile<WeightFormat::kFp8, kOneRow> {

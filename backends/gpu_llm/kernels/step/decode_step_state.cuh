@@ -85,12 +85,12 @@ struct StepGemm {
 };
 
 // The same of layers of StepLayers::kGeneral, for the only row of a step. Its input is normed
-// before it is multiplied.
+// before it is multiplied, so that the norm takes no part in the end of the product.
 struct GeneralStepGemm : StepGemm {
   const bf16* norm_bias;  // [depth]; null: none
   const bf16* bias;       // [num_outputs]; null: none
-  // A product of which the norm is added to `in` before anything else, and where the sum is stored
-  // for the other products. Null: `in` is complete.
+  // A product whose norm is added to `in` before `norm` is applied, and where the sum is stored for
+  // the products that follow. Null: `in` is complete.
   const bf16 *update, *update_norm;
   bf16* updated;
 };
