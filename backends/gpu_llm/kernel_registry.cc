@@ -223,7 +223,8 @@ struct DecodeStepRule {
   int max_rows;
 };
 // A model uses the first rule that fits it. For more rows than a rule says, and for models that no
-// rule fits, separate kernels are not slower.
+// rule fits, separate kernels are not slower, except for general layers, for which no kernel has
+// several rows.
 constexpr DecodeStepRule kDecodeStepRules[] = {
     {kBothForms, WeightFormat::kBf16, StepLayers::kPlain, 0, kDecodeStepRows},
     {kBothForms, WeightFormat::kFp8, StepLayers::kPlain, 0, kDecodeStepRows},
@@ -542,10 +543,10 @@ int DecodeAttentionBlocks(KernelForm form, int head_dim, CacheFormat cache) {
   return is_alone ? 1 : 2;
 }
 
-// About what the ring of the launch holds of narrow heads. Measured on an H200 with int4 weights,
-// items of 2 instead of 6 blocks, one sequence of 128, 600 and 2,000 tokens: Gemma-2-9B, with heads
-// of 256, 443, 429 and 390 tokens a second for 439, 408 and 388; StarCoder2-15B, with heads of 128,
-// 358, 343 and 314 for 367, 347 and 328. Wide heads were not measured in the portable form.
+// The ring of the native launch holds six KV blocks of heads of 128 columns, and three of heads of
+// 256. Items of two blocks are faster with heads of 256 and slower with heads of 128: table "KV
+// blocks of an item in one launch" of bench/results/gpu_general_steps.csv. Heads of 256 were not
+// measured in the portable form.
 int FusedItemBlocks(KernelForm form, int head_dim) {
   return form == KernelForm::kNative && head_dim > 128 ? 2 : 6;
 }

@@ -104,7 +104,7 @@ Result<std::vector<std::optional<IntegerWeightRows>>> OpenIntegers(const MatrixS
   return readers;
 }
 
-// Whether no scale of a tensor's blocks is larger than kernels support.
+// Whether kernels support all block scales of a tensor: none is above kMaxFp8BlockScale.
 bool HasSmallScales(const ResolvedWeight& weight) {
   const llm::CheckpointTensor& scales = weight.quant.scales;
   const int64_t count = scales.shape[0] * scales.shape[1];

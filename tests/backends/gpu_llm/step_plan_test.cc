@@ -105,10 +105,11 @@ TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   planner_ = StepPlanner({.num_heads = 8,
                           .num_kv_heads = 2,
                           .num_processors = 80,
-                          .fused_rows = 3,
+                          .fused_rows = 4,
                           .fused_item_blocks = 2});
+  Add(1, 64 * 2, true);
   Plan();
-  EXPECT_EQ(NumUsedItems(), 12 + 3 + 1);  // two, also where a context has few blocks
+  EXPECT_EQ(NumUsedItems(), 12 + 3 + 1 + 2);  // two, also where a context has three blocks
 }
 
 TEST_F(StepPlanTest, ItemsFillTheProcessorsOnceWhereABlockIsAlone) {

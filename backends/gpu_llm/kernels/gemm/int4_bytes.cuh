@@ -6,11 +6,37 @@
 // largest. Device code only.
 #pragma once
 
-#include "backends/gpu_llm/kernels/gemm/input_scale.cuh"
+#include "backends/gpu_llm/kernels/device/device.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 
 constexpr uint32_t kByteOnes = 0x01010101u;
+
+// Returns the bits of the largest magnitude of eight values. Magnitudes of floats have the same
+// order as their bits.
+__device__ __forceinline__ uint32_t LargestMagnitude(const float (&values)[8]) {
+  uint32_t largest = 0;
+#pragma unroll
+  for (const float value : values) largest = max(largest, __float_as_uint(value) & 0x7fffffffu);
+  return largest;
+}
+
+// The power of two by which values are divided before they become integers of two bytes or, in
+// fused decode steps, fp16 values. `largest`: the bits of their largest magnitude. A value times
+// factor() is less than 2^14, and scale() is the inverse of factor().
+class InputScale {
+ public:
+  __device__ explicit InputScale(uint32_t largest)
+      : largest_(largest), exponent_(max(largest >> 23, 14u)) {}
+  __device__ float factor() const { return __uint_as_float((267u - exponent_) << 23); }
+  // Not a number if a value is not finite.
+  __device__ float scale() const {
+    return __uint_as_float(largest_ < 0x7f800000u ? (exponent_ - 13u) << 23 : 0x7fc00000u);
+  }
+
+ private:
+  uint32_t largest_, exponent_;
+};
 
 // The high and low bytes of the eight inputs that belong to a word of weights (weight_format.h).
 // x has the inputs of the word's even nibbles: columns 0, 4, 1 and 5. y has those of its odd

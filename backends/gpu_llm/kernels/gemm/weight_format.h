@@ -39,11 +39,12 @@ constexpr int64_t NumFp8BlockScales(int64_t num_outputs, int64_t depth) {  // wo
 constexpr int Int4BlockBytes(int scales_per_block) {
   return kInt4ValueBytes + 4 * kInt4TileRows * scales_per_block;
 }
-constexpr int NumInt4Blocks(int depth) {  // of a tile
+template <typename Count>
+constexpr Count NumInt4Blocks(Count depth) {  // of a tile
   return (depth + kInt4BlockColumns - 1) / kInt4BlockColumns;
 }
 constexpr int64_t Int4TileBytes(int64_t depth, int scales_per_block) {
-  return int64_t{NumInt4Blocks(static_cast<int>(depth))} * Int4BlockBytes(scales_per_block);
+  return NumInt4Blocks(depth) * Int4BlockBytes(scales_per_block);
 }
 
 // Position of a value within a block: word index and bit shift.

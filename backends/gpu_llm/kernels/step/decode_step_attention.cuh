@@ -30,6 +30,7 @@ template <int kHeadDim, CacheFormat kCache>
 __device__ __forceinline__ void AppendToken(const float* key, const float* value, int token,
                                             int lane, char* tile, char* cache_tile) {
   static_assert(kHeadDim <= 128 || kCache == CacheFormat::kBf16);
+  // Lanes without columns take part as well, because a warp quantizes together.
 #pragma unroll
   for (int column = lane * 4; column < (kHeadDim + 127) / 128 * 128; column += 128) {
     const bool has_columns = column < kHeadDim;

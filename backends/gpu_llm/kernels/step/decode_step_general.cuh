@@ -1,7 +1,7 @@
-// Inputs of the matrix products of a fused decode step's only row, for StepLayers::kGeneral: where
-// a layer has norms of products, each block of threads adds the norm of the product before to the
-// residual, and then norms the sum. All of it happens before the input is converted, so that a
-// product needs no factor of the norm. Device code only.
+// Loads and norms the inputs of matrix products for StepLayers::kGeneral, in a fused decode step of
+// one row. If a layer norms what attention and MLP compute (post norms), each block of threads
+// first adds that norm to the residual, and then norms the sum. All of this happens before the
+// input is converted, so that a product needs no factor of the norm. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/step/decode_step_input.cuh"
@@ -32,7 +32,7 @@ class GeneralRow {
                                         const SharedState& shared)
       : depth_(gemm.depth), has_bias_(gemm.norm_bias != nullptr) {
     norm_.Load(gemm.norm, depth_);
-    second_.Load(gemm.update != nullptr ? gemm.update_norm : gemm.norm_bias, depth_);
+    bias_or_update_norm_.Load(gemm.update != nullptr ? gemm.update_norm : gemm.norm_bias, depth_);
     const auto load = [&] { return in_.Load(gemm.in, depth_); };
     if (gemm.in_is_complete) {
       load();
@@ -55,7 +55,7 @@ class GeneralRow {
     for (int i = 0; i < kEach; ++i) {
       if (!Share::HasFragment(i, depth_)) break;
       float weights[8];
-      Unpack8(second_.words[i], weights);
+      Unpack8(bias_or_update_norm_.words[i], weights);
 #pragma unroll
       for (int j = 0; j < 8; ++j) values_[i][j] += update[i][j] * factor * weights[j];
       const uint4 packed = Pack8(values_[i]);
@@ -84,7 +84,7 @@ class GeneralRow {
       if (!Share::HasFragment(i, depth_)) break;
       float weights[8], biases[8];
       Unpack8(norm_.words[i], weights);
-      Unpack8(second_.words[i], biases);
+      Unpack8(bias_or_update_norm_.words[i], biases);
 #pragma unroll
       for (int j = 0; j < 8; ++j)
         values_[i][j] =
@@ -113,7 +113,7 @@ class GeneralRow {
   const bool has_bias_;
   Share in_, update_;
   // The weights of the norm, and either its biases or the weights of the norm of the update.
-  typename Share::Norm norm_, second_;
+  typename Share::Norm norm_, bias_or_update_norm_;
   float values_[kEach][8];
 };
 

@@ -17,7 +17,7 @@ inline constexpr int kWideHeadDim = 128;           // wider heads need StepLayer
 inline constexpr int kGeneralStepGroup = 16;  // of StepLayers::kGeneral and heads of 128 columns
 inline constexpr int kDecodeStepTileOutputs = 16;
 
-// What the layers of a model have.
+// The kinds of layers that have kernels of their own. All layers of a model are of one kind.
 enum class StepLayers : uint8_t {
   // RMS norms before attention and MLP, a SiLU gate, biases of q, k and v alone, and up to
   // kDecodeStepGroup query heads a key/value head.

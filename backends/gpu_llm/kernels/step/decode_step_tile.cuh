@@ -96,7 +96,7 @@ class Bf16Tiles {
   // In registers. Wide ones would be spilled, and are read from shared memory for each tile.
   static constexpr bool kKeepsQueries = kHeadDim <= kWideHeadDim;
 
-  // Loads the queries of a half for the products `s` and `s` + 1.
+  // Loads columns [16 s, + 32) of a half's queries, which two products read.
   __device__ __forceinline__ void LoadQueries(int half, int s, uint32_t (&q)[kSteps][2]) const {
     const int column = min(16 * s + thread_ % 32 / 8 * 8, kHeadDim - 8);
     const uint4 words = LoadMatrices(rows_[half] + 2 * column);
