@@ -274,20 +274,17 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
        return std::all_of(m.spec->ropes.begin(), m.spec->ropes.end(),
                           [](const llm::RopeSpec& rope) { return rope.dim % 4 == 0; });
      }},
-    {"a bf16 cache for a soft cap of scores",
-     [](const FusedDecoder& m) {
-       return m.spec->attention_soft_cap <= 0.0f || m.sizes.cache_format == CacheFormat::kBf16;
-     }},
     {"one scale of scores",
      [](const FusedDecoder& m) {
        return std::all_of(m.spec->layers.begin(), m.spec->layers.end(),
                           [](const llm::LayerSpec& layer) { return layer.score_scale == 1.0f; });
      }},
-    {"up to 8 query heads a key/value head, 16 with heads of 128 columns",
+    // Each part reads the key/value head once more.
+    {"query heads of a key/value head that are up to 8, or equal parts of 4 to 8",
      [](const FusedDecoder& m) {
-       const int most = m.sizes.head_dim == kWideHeadDim ? kGeneralStepGroup : kDecodeStepGroup;
-       return StepGroup(*m.spec) > 0 && m.sizes.num_heads % m.sizes.num_kv_heads == 0 &&
-              StepGroup(*m.spec) <= most;
+       const int group = StepGroup(*m.spec);
+       return group > 0 && m.sizes.num_heads % m.sizes.num_kv_heads == 0 &&
+              (group <= kDecodeStepUnitHeads || StepUnitHeads(group) >= 4);
      }},
     {"int4 in groups of 128 or more",
      [](const FusedDecoder& m) {
@@ -309,7 +306,7 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
               m.sizes.experts_per_token <= kDecodeStepRowExperts &&
               m.sizes.experts_per_token <= m.sizes.num_experts;
      }},
-    {"a kernel for its heads, hidden_size and cache",
+    {"a kernel for its heads and hidden_size",
      [](const FusedDecoder& m) { return FindStepKernel(m.sizes) >= 0; }},
 };
 
@@ -509,7 +506,7 @@ StepLayers StepLayersOf(const llm::DecoderSpec& spec) {
       !spec.attention_out_bias && !spec.mlp_bias && spec.mlp == llm::MlpKind::kGated &&
       spec.activation == llm::Activation::kSilu && spec.attention_soft_cap <= 0.0f &&
       spec.position == llm::PositionKind::kRope && spec.head_dim <= kWideHeadDim &&
-      StepGroup(spec) <= kDecodeStepGroup;
+      StepGroup(spec) <= kDecodeStepUnitHeads;
   if (!is_plain) return StepLayers::kGeneral;
   return std::any_of(spec.layers.begin(), spec.layers.end(),
                      [](const llm::LayerSpec& layer) { return layer.is_moe; })

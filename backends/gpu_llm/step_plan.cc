@@ -301,10 +301,10 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
   int64_t total_tiles = 0;
   for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
   const bool is_fused = IsFused(shape_, is_decode_, options_.fused_rows);
+  const int32_t units = is_fused ? options_.fused_item_units : options_.num_kv_heads;
   const bool has_one_block = is_fused || options_.attention_blocks == 1;
-  const int64_t target_items = has_one_block
-                                   ? std::max(1, options_.num_processors / options_.num_kv_heads)
-                                   : 2 * options_.num_processors / options_.num_kv_heads + 1;
+  const int64_t target_items = has_one_block ? std::max(1, options_.num_processors / units)
+                                             : 2 * options_.num_processors / units + 1;
   const auto tiles_per_item = static_cast<int32_t>(std::max<int64_t>(
       is_fused ? options_.fused_item_blocks : 2, (total_tiles + target_items - 1) / target_items));
   const int32_t whole_tiles =

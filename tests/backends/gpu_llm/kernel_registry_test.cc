@@ -471,14 +471,21 @@ TEST(KernelRegistryTest, DecodeStepsInOneLaunchHaveAKernel) {
         ASSERT_GE(FindStepKernel(decoder.sizes), 0);
         for (const CacheFormat cache : {CacheFormat::kFp8, CacheFormat::kInt8}) {
           decoder.sizes.cache_format = cache;
-          const bool needs_bf16 =
-              shape.spec.head_dim > kWideHeadDim || shape.spec.attention_soft_cap > 0.0f;
-          EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, needs_bf16 ? 0 : choice.max_rows);
+          EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, choice.max_rows);
         }
       }
     }
   }
   EXPECT_GT(num_fused, 0);
+}
+
+TEST(KernelRegistryTest, UnitsOfAttentionAreTheLargestEqualPartsOfAGroup) {
+  EXPECT_EQ(StepUnitHeads(1), 1);
+  EXPECT_EQ(StepUnitHeads(7), 7);
+  EXPECT_EQ(StepUnitHeads(8), 8);
+  EXPECT_EQ(StepUnitHeads(12), 6);
+  EXPECT_EQ(StepUnitHeads(48), 8);
+  EXPECT_EQ(StepUnitHeads(71), 1);
 }
 
 TEST(KernelRegistryTest, CachesOfLongPromptsAreUnpackedOnceIfThereIsMemory) {

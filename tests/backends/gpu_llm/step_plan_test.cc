@@ -95,10 +95,20 @@ TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   Add(1, 64 * 5, true);
   Plan();
   EXPECT_EQ(NumUsedItems(), 12 + 3);  // two KV blocks each
-  planner_ =
-      StepPlanner({.num_heads = 8, .num_kv_heads = 2, .num_processors = 16, .fused_rows = 2});
+  planner_ = StepPlanner({.num_heads = 8,
+                          .num_kv_heads = 2,
+                          .num_processors = 16,
+                          .fused_rows = 2,
+                          .fused_item_units = 2});
   Plan();
   EXPECT_EQ(NumUsedItems(), 4 + 1);  // six
+  planner_ = StepPlanner({.num_heads = 32,
+                          .num_kv_heads = 2,
+                          .num_processors = 16,
+                          .fused_rows = 2,
+                          .fused_item_units = 4});
+  Plan();
+  EXPECT_EQ(NumUsedItems(), 3 + 1);  // eight, so that the units of four items fill the processors
   Add(1, 0, true);
   Plan();
   EXPECT_EQ(NumUsedItems(), 12 + 3 + 1);
@@ -106,7 +116,8 @@ TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
                           .num_kv_heads = 2,
                           .num_processors = 80,
                           .fused_rows = 4,
-                          .fused_item_blocks = 2});
+                          .fused_item_blocks = 2,
+                          .fused_item_units = 2});
   Add(1, 64 * 2, true);
   Plan();
   EXPECT_EQ(NumUsedItems(), 12 + 3 + 1 + 2);  // two, also where a context has three blocks
@@ -299,6 +310,7 @@ TEST_F(StepPlanTest, TokensThatMayStillBeComputedAreNew) {
                           .num_kv_heads = 2,
                           .num_processors = 16,
                           .fused_rows = 8,
+                          .fused_item_units = 2,
                           .num_unsettled = 7});
   Plan();
   EXPECT_EQ(Items<DecodeItem>(layout().decode_items, 3)[0].first_new, 64);

@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kThreads, kBlocksAtOnce<kHeadDim, kBothHalves,
     char* values_tile = kParts == 2 ? ring.Wait(2 * i + 1) : tile + TileBytes(kHeadDim);
     if (const int left = item.length - first_token;
         left < kWarpTokens * (warp + 1)) {  // the context ends in or before the warp's tokens
-      ClearValues<kHeadDim, kWarpTokens>(values_tile, kWarpTokens * warp, 0, left, threadIdx.x % 32,
+      ClearValues<kHeadDim, kWarpTokens>(values_tile, kWarpTokens * warp, left, threadIdx.x % 32,
                                          32);
       __syncwarp();
     }

@@ -96,28 +96,21 @@ __device__ __forceinline__ void CombineItemPartials(const float* from, int64_t s
   }
 }
 
-// Clears the values of a tile's tokens [first, first + kTokens), except those of tokens [begin,
-// end) of the tile. Called by `num_threads` threads with index `thread`, which synchronise
-// afterwards. The old values may be NaN. The copy engine and wgmma see the writes.
+// Clears the values of a tile's tokens [first, first + kTokens) from token `end` of the tile on.
+// Called by `num_threads` threads with index `thread`, which synchronise afterwards. The old values
+// may be NaN. The copy engine and wgmma see the writes.
 template <int kHeadDim, int kTokens>
-__device__ __forceinline__ void ClearValues(char* values, int first, int begin, int end, int thread,
+__device__ __forceinline__ void ClearValues(char* values, int first, int end, int thread,
                                             int num_threads) {
   constexpr int kChunks = kTokens / 8;  // 16-byte chunks of a column
-  const auto clear = [&](int i) {
+  for (int i = thread; i < kHeadDim * kChunks; i += num_threads) {
     const int token = first + i % kChunks * 8;
     const auto mask = [&](int pair) {
       const int low = token + 2 * pair, high = low + 1;
-      return (low >= begin && low < end ? 0xffffu : 0u) |
-             (high >= begin && high < end ? 0xffff0000u : 0u);
+      return (low < end ? 0xffffu : 0u) | (high < end ? 0xffff0000u : 0u);
     };
     auto& chunk = *reinterpret_cast<uint4*>(values + ValueOffset<kHeadDim>(token, i / kChunks));
     chunk = {chunk.x & mask(0), chunk.y & mask(1), chunk.z & mask(2), chunk.w & mask(3)};
-  };
-  if constexpr (kHeadDim > 128) {  // with narrower heads it spills registers of decode steps
-#pragma unroll 4
-    for (int i = thread; i < kHeadDim * kChunks; i += num_threads) clear(i);
-  } else {
-    for (int i = thread; i < kHeadDim * kChunks; i += num_threads) clear(i);
   }
   ProxyFence();
 }

@@ -272,7 +272,7 @@ __device__ __forceinline__ void Consume(const PrefillAttentionParams& p, char* s
       char* last = stages + stage_of(num_steps - 1) * Shape::kStageBytes;
       for (int part = 0; part < kBlocks; ++part) {
         if (work.LoadedBlock(num_steps - 1, part) != work.last_block) continue;
-        ClearValues<kHeadDim, kBlockTokens>(last + Shape::ValuesOffset(part), 0, 0, work.num_last,
+        ClearValues<kHeadDim, kBlockTokens>(last + Shape::ValuesOffset(part), 0, work.num_last,
                                             static_cast<int>(threadIdx.x) - 128, 128 * kConsumers);
       }
       asm volatile("bar.sync 3, %0;" ::"n"(128 * kConsumers) : "memory");

@@ -235,7 +235,7 @@ template <WeightFormat kFormat, CacheFormat kCache, bool kOneRow, size_t kIndex 
 bool DispatchKernel(const DecodeStepSizes& sizes, const Use& use) {
   if constexpr (kIndex < std::size(kStepKernels)) {
     constexpr StepKernel kKernel = kStepKernels[kIndex];
-    if constexpr (HasStepKernel(kKernel, kCache, kOneRow)) {
+    if constexpr (kOneRow || kKernel.layers != StepLayers::kGeneral) {
       if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
         return use(DecodeStepKernel<kFormat, kCache, kKernel.head_dim, kKernel.max_hidden_size,
                                     kKernel.layers, kOneRow>);

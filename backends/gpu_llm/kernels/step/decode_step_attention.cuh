@@ -9,7 +9,7 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-static_assert(kDecodeStepGroup <= kHalfRows && kGeneralStepGroup <= kItemRows);
+static_assert(kDecodeStepUnitHeads <= kHalfRows);
 
 // Stores columns [column, + 4) of a key and a value in a tile of a bf16 cache.
 template <int kHeadDim>
@@ -29,24 +29,25 @@ __device__ __forceinline__ void StoreToken(const float (&key)[4], const float (&
 template <int kHeadDim, CacheFormat kCache>
 __device__ __forceinline__ void AppendToken(const float* key, const float* value, int token,
                                             int lane, char* tile, char* cache_tile) {
-  static_assert(kHeadDim <= 128 || kCache == CacheFormat::kBf16);
-  // Lanes without columns take part as well, because a warp quantizes together.
+  constexpr int kParts = (kHeadDim + 127) / 128;
+  float keys[kParts][4] = {}, values[kParts][4] = {};
 #pragma unroll
-  for (int column = lane * 4; column < (kHeadDim + 127) / 128 * 128; column += 128) {
-    const bool has_columns = column < kHeadDim;
-    float keys[4] = {}, values[4] = {};
-    if (has_columns) {
-      *reinterpret_cast<float4*>(keys) = *reinterpret_cast<const float4*>(key + column);
-      *reinterpret_cast<float4*>(values) = *reinterpret_cast<const float4*>(value + column);
+  for (int part = 0; part < kParts; ++part) {
+    const int column = 128 * part + 4 * lane;
+    if (column >= kHeadDim) continue;
+    *reinterpret_cast<float4*>(keys[part]) = *reinterpret_cast<const float4*>(key + column);
+    *reinterpret_cast<float4*>(values[part]) = *reinterpret_cast<const float4*>(value + column);
+    if constexpr (kCache == CacheFormat::kBf16) {
+      StoreToken<kHeadDim>(keys[part], values[part], token, column, tile);
+      if (cache_tile != nullptr)
+        StoreToken<kHeadDim>(keys[part], values[part], token, column, cache_tile);
     }
-    if constexpr (kCache != CacheFormat::kBf16) {
-      const QuantizedToken quantized(keys, values, kCache);
-      quantized.Store<kHeadDim>(token, column, tile);
-      if (cache_tile != nullptr) quantized.Store<kHeadDim>(token, column, cache_tile);
-    } else if (has_columns) {
-      StoreToken<kHeadDim>(keys, values, token, column, tile);
-      if (cache_tile != nullptr) StoreToken<kHeadDim>(keys, values, token, column, cache_tile);
-    }
+  }
+  if constexpr (kCache != CacheFormat::kBf16) {
+    // Lanes without columns take part as well, because a warp quantizes together.
+    const QuantizedToken<kHeadDim> quantized(keys, values, kCache);
+    quantized.Store(token, lane, tile);
+    if (cache_tile != nullptr) quantized.Store(token, lane, cache_tile);
   }
   __syncwarp();
 }
@@ -65,7 +66,7 @@ __device__ __forceinline__ void AppendTokens(const DecodeStepParams& p,
   const int warp = thread / 32 % kTileWarps;
   const auto append = [&](int position) {
     const int slot = queries.CacheSlot(position);
-    char* to = position < queries.First()
+    char* to = position < queries.First() || !unit.stores_tokens
                    ? nullptr  // another unit stores it
                    : cache + (int64_t{slot / kBlockTokens} * p.num_kv_heads + unit.kv_head) *
                                  HeadBytes(kHeadDim, kCache);
@@ -118,7 +119,6 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
   constexpr int kStride = PartialStride(kHeadDim);
   static_assert(4 * kWarps * kHalfRows * kStride <= kBlockSlots<kHeadDim> * kSlotBytes);
   const int warp = thread / 32;
-  const int group = p.num_heads / p.num_kv_heads;
   const DecodeItem& item = unit.item;
 #pragma unroll
   for (int half = 0; half < kHalves; ++half) {
@@ -152,7 +152,7 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
   __threadfence();
   SyncConsumers();
   if (thread == 0) {
-    int32_t* ticket = p.tickets + item.sequence * p.num_heads + unit.kv_head * group;
+    int32_t* ticket = p.tickets + item.sequence * p.num_heads + unit.first_head;
     shared.is_last = atomicAdd(ticket, 1) == item.num_items - 1;
     if (shared.is_last) *ticket = 0;
     __threadfence();
@@ -161,9 +161,11 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
   if (shared.is_last) CombineUnits<kHeadDim, kOneRow>(p, exchange, item, queries, thread);
 }
 
-// kHalves: 1: a unit has at most 8 queries.
-template <int kHeadDim, CacheFormat kCache, StepLayers kLayers, int kHalves, bool kOneRow>
-__device__ void RunUnits(const DecodeStepParams& p, int layer_index, Consumer& consumer) {
+// kOneRow: the step has one row, so that the queries of a unit are those of one token.
+template <int kHeadDim, CacheFormat kCache, StepLayers kLayers, bool kOneRow>
+__device__ __forceinline__ void RunAttention(const DecodeStepParams& p, int layer_index,
+                                             Consumer& consumer) {
+  constexpr int kHalves = kOneRow ? 1 : 2;
   const DecodeStepLayer& layer = consumer.shared().layers[layer_index % 2];
   const LayerExchange exchange = ExchangeOf(p, consumer.shared().set, layer_index);
   const int thread = AttentionThread(), warp = thread / 32;
@@ -190,19 +192,6 @@ __device__ void RunUnits(const DecodeStepParams& p, int layer_index, Consumer& c
       }
       consumer.Release<kBlockSlots<kHeadDim>>();
     }
-  }
-}
-
-// kOneRow: the step has one row, so that the queries of a unit are those of one token.
-template <int kHeadDim, CacheFormat kCache, StepLayers kLayers, bool kOneRow>
-__device__ __forceinline__ void RunAttention(const DecodeStepParams& p, int layer_index,
-                                             Consumer& consumer) {
-  if constexpr (kLayers == StepLayers::kGeneral && kHeadDim == kWideHeadDim) {
-    const int group = p.num_heads / p.num_kv_heads;
-    group <= kHalfRows ? RunUnits<kHeadDim, kCache, kLayers, 1, kOneRow>(p, layer_index, consumer)
-                       : RunUnits<kHeadDim, kCache, kLayers, 2, kOneRow>(p, layer_index, consumer);
-  } else {
-    RunUnits<kHeadDim, kCache, kLayers, kOneRow ? 1 : 2, kOneRow>(p, layer_index, consumer);
   }
 }
 

@@ -14,42 +14,54 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-// The key and the value of a new token in the cache's format. Each lane of a warp has four columns
-// of both.
+// The key and the value of a new token in the cache's format. A lane of a warp has four of each 128
+// columns of both.
+template <int kHeadDim>
 class QuantizedToken {
  public:
-  // All lanes of the warp call it. Those behind the last column of the head pass zeros.
-  __device__ QuantizedToken(const float (&key)[4], const float (&value)[4], CacheFormat format) {
-    float rounded[4];  // as the product of the separate kernels
+  static constexpr int kParts = (kHeadDim + 127) / 128;
+
+  // All lanes of the warp call it. For columns behind the last of the head they pass zeros.
+  __device__ QuantizedToken(const float (&key)[kParts][4], const float (&value)[kParts][4],
+                            CacheFormat format) {
+    float rounded[kParts][4];  // as the product of the separate kernels
 #pragma unroll
-    for (int i = 0; i < 4; ++i) rounded[i] = __bfloat162float(__float2bfloat16(value[i]));
-    key_ = Quantize(key, format, key_scale_);
-    value_ = Quantize(rounded, format, value_scale_);
+    for (int i = 0; i < 4 * kParts; ++i)
+      rounded[i / 4][i % 4] = __bfloat162float(__float2bfloat16(value[i / 4][i % 4]));
+    Quantize(key, format, key_, key_scale_);
+    Quantize(rounded, format, value_, value_scale_);
   }
   // `head`: of a block, in shared or global memory.
-  template <int kHeadDim>
-  __device__ __forceinline__ void Store(int token, int column, char* head) const {
-    if (column >= kHeadDim) return;
-    *reinterpret_cast<uint32_t*>(head + QuantizedKeyOffset<kHeadDim>(token, column)) = key_;
-    *reinterpret_cast<uint32_t*>(head + QuantizedTileBytes(kHeadDim) +
-                                 QuantizedValueOffset<kHeadDim>(token, column)) = value_;
-    if (column > 0) return;
+  __device__ __forceinline__ void Store(int token, int lane, char* head) const {
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) {
+      const int column = 128 * part + 4 * lane;
+      if (column >= kHeadDim) return;
+      *reinterpret_cast<uint32_t*>(head + QuantizedKeyOffset<kHeadDim>(token, column)) = key_[part];
+      *reinterpret_cast<uint32_t*>(head + QuantizedTileBytes(kHeadDim) +
+                                   QuantizedValueOffset<kHeadDim>(token, column)) = value_[part];
+    }
+    if (lane > 0) return;
     auto* scales = reinterpret_cast<float*>(head + QuantizedScalesOffset(kHeadDim)) + token;
     scales[0] = key_scale_, scales[kBlockTokens] = value_scale_;
   }
 
  private:
-  __device__ static uint32_t Quantize(const float (&values)[4], CacheFormat format, float& scale) {
+  __device__ static void Quantize(const float (&values)[kParts][4], CacheFormat format,
+                                  uint32_t (&codes)[kParts], float& scale) {
     float max_magnitude = 0.0f;
 #pragma unroll
-    for (const float value : values) max_magnitude = fmaxf(max_magnitude, fabsf(value));
+    for (int i = 0; i < 4 * kParts; ++i)
+      max_magnitude = fmaxf(max_magnitude, fabsf(values[i / 4][i % 4]));
     // Floats that are not negative are ordered as their bits.
     max_magnitude = __uint_as_float(__reduce_max_sync(0xffffffffu, __float_as_uint(max_magnitude)));
     scale = max_magnitude / MaxCode(format);
-    return Encode4(values, scale > 0.0f ? 1.0f / scale : 0.0f, format);
+    const float inverse = scale > 0.0f ? 1.0f / scale : 0.0f;
+#pragma unroll
+    for (int part = 0; part < kParts; ++part) codes[part] = Encode4(values[part], inverse, format);
   }
 
-  uint32_t key_, value_;
+  uint32_t key_[kParts], value_[kParts];
   float key_scale_, value_scale_;
 };
 
@@ -73,7 +85,7 @@ struct QuantizedSums {
 // Turns the scores of a half of the rows into weights, and scales the sums to a new maximum.
 // `scores[j]` are those of tokens first_token + 8 * j and its successor. `change`: of the unit of
 // the sums.
-template <int kHeadDim>
+template <bool kMayCap, int kHeadDim>
 __device__ __forceinline__ void ApplySoftmax(const DecodeStepParams& p, const UnitTile& tile,
                                              int half, int first_token, float change,
                                              float (&scores)[2][4], QuantizedSums<kHeadDim>& sums) {
@@ -85,6 +97,7 @@ __device__ __forceinline__ void ApplySoftmax(const DecodeStepParams& p, const Un
     for (int b = 0; b < 2; ++b) {
       float& score = scores[j][2 * half + b];
       score *= p.attention_scale;
+      if (kMayCap && p.soft_cap > 0.0f) score = SoftCapped(score, p.soft_cap);
       const int token = first_token + 8 * j + b;
       if (token >= end || token < begin) score = kNegativeInfinity;
       run_max = fmaxf(run_max, score);
@@ -188,7 +201,7 @@ __device__ __forceinline__ void AddQuantizedValues(const char* values, int first
 }
 
 // What Bf16Tiles is for a bf16 cache. Queries are in fp16.
-template <int kHeadDim, CacheFormat kFormat, int kHalves>
+template <int kHeadDim, CacheFormat kFormat, int kHalves, bool kMayCap>
 class QuantizedTiles {
  public:
   template <typename Queries>
@@ -247,8 +260,8 @@ class QuantizedTiles {
     const float inverse_unit = unit > 0.0f ? 1.0f / unit : 0.0f;
     const float change = sums_.unit * inverse_unit;
     sums_.unit = unit;
-    ApplySoftmax(p, tile, 0, first_token, change, scores, sums_);
-    if (has_second_half_) ApplySoftmax(p, tile, 1, first_token, change, scores, sums_);
+    ApplySoftmax<kMayCap>(p, tile, 0, first_token, change, scores, sums_);
+    if (has_second_half_) ApplySoftmax<kMayCap>(p, tile, 1, first_token, change, scores, sums_);
     uint32_t weights[2][2];
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
@@ -286,10 +299,140 @@ class QuantizedTiles {
   bool has_second_half_;
 };
 
-// A soft cap of scores needs a bf16 cache.
+// The same for wide heads, with which a unit has at most 8 queries: they are columns of the mma, as
+// in Bf16Tiles, so that no sums are computed for queries that do not exist. They are read from
+// shared memory for each tile, because registers do not hold them beside the sums.
+//
+// Scores: row g of operand a is token g, row g + 8 token 8 + g; a thread has 16 adjacent columns of
+// each 64. Values: rows g and g + 8 of mma m (of 8 for each 128 columns) are columns 16 g + 2 m and
+// 16 g + 2 m + 1. Both read 16 bytes of a token at a time, without conflicts of banks.
+template <int kHeadDim, CacheFormat kFormat, bool kMayCap>
+class WideQuantizedTiles {
+  static_assert(kHeadDim % 128 == 0);
+
+ public:
+  template <typename Queries>
+  __device__ __forceinline__ void LoadQueries(const UnitHeads<kHeadDim>& heads,
+                                              const Queries& queries, int thread) {
+    thread_ = thread;
+    const int lane = thread % 32, g = lane / 4, t = lane % 4;
+    // Queries that do not exist have any values, and change no other ones.
+    queries_ = heads.Query(g) + 2 * 16 * t;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) sums_.end[i] = queries.End(min(2 * t + i, queries.count() - 1));
+  }
+
+  __device__ __forceinline__ void Add(const DecodeStepParams& p, const UnitTile& tile) {
+    const int lane = thread_ % 32, g = lane / 4;
+    const int warp_token = thread_ / 32 % kTileWarps * kWarpTokens;
+    const int first_token = tile.index * kBlockTokens + warp_token + g;
+    float scores[2][2];  // [token][query]; then weights
+    Score(tile, warp_token, scores);
+    const auto* scales =
+        reinterpret_cast<const float*>(tile.data + QuantizedScalesOffset(kHeadDim)) + warp_token +
+        g;
+    float value_scales[2], max_value_scale = 0.0f;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const int token = first_token + 8 * j;
+      scores[j][0] *= scales[8 * j], scores[j][1] *= scales[8 * j];
+      const bool is_visible = token >= tile.unit.first_visible && token < tile.unit.item.length;
+      value_scales[j] = is_visible ? scales[kBlockTokens + 8 * j] : 0.0f;
+      max_value_scale = fmaxf(max_value_scale, value_scales[j]);
+    }
+#pragma unroll
+    for (int other = 4; other < 32; other *= 2)
+      max_value_scale =
+          fmaxf(max_value_scale, __shfl_xor_sync(0xffffffffu, max_value_scale, other));
+    const float unit = fmaxf(unit_, max_value_scale);
+    const float inverse_unit = unit > 0.0f ? 1.0f / unit : 0.0f;
+    sums_.template ApplySoftmax<kMayCap>(p, tile, first_token, unit_ * inverse_unit, scores);
+    unit_ = unit;
+    uint32_t weights[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      const float scale = value_scales[j] * inverse_unit;
+      weights[j] = TransposeMatrix(PackHalf(scores[j][0] * scale, scores[j][1] * scale));
+    }
+    AddValues(tile.data + QuantizedTileBytes(kHeadDim), warp_token, weights);
+  }
+
+  __device__ __forceinline__ void Store(int /*half*/, int num_rows, float* to) const {
+    const int lane = thread_ % 32;
+    sums_.Store(
+        lane, num_rows, unit_,
+        [&](int s, int i) { return s / 8 * 128 + lane / 4 * 16 + s % 8 * 2 + i; }, to);
+  }
+
+ private:
+  // Multiplies queries with the keys of the warp's tokens: [token][query].
+  __device__ __forceinline__ void Score(const UnitTile& tile, int warp_token,
+                                        float (&to)[2][2]) const {
+    const int lane = thread_ % 32, token = warp_token + lane / 4, column = lane % 4 * 16;
+    float scores[2][4] = {};  // two sums, so that products do not wait for each other
+#pragma unroll
+    for (int s = 0; s < kHeadDim; s += 64) {
+      uint4 keys[2], q[2];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        keys[j] = *reinterpret_cast<const uint4*>(
+            tile.data + QuantizedKeyOffset<kHeadDim>(token + 8 * j, s + column));
+        q[j] = *reinterpret_cast<const uint4*>(queries_ + 2 * s + 16 * j);
+      }
+      const auto add = [&](float(&sum)[4], uint32_t first, uint32_t second, uint32_t q0,
+                           uint32_t q1) {
+        HalfMultiplyAdd(sum, Decode2<kFormat>(first & 0xffffu), Decode2<kFormat>(second & 0xffffu),
+                        Decode2<kFormat>(first >> 16), Decode2<kFormat>(second >> 16), q0, q1);
+      };
+      add(scores[0], keys[0].x, keys[1].x, q[0].x, q[0].y);
+      add(scores[1], keys[0].y, keys[1].y, q[0].z, q[0].w);
+      add(scores[0], keys[0].z, keys[1].z, q[1].x, q[1].y);
+      add(scores[1], keys[0].w, keys[1].w, q[1].z, q[1].w);
+    }
+#pragma unroll
+    for (int j = 0; j < 4; ++j) to[j / 2][j % 2] = scores[0][j] + scores[1][j];
+  }
+
+  // Adds the values of the warp's tokens, each times its weight, to the sums.
+  __device__ __forceinline__ void AddValues(const char* values, int warp_token,
+                                            const uint32_t (&weights)[2]) {
+    const int lane = thread_ % 32, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int part = 0; part < kHeadDim / 128; ++part) {
+      uint32_t codes[4][4];  // of tokens 2 t, 2 t + 1, 2 t + 8, 2 t + 9
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int token = warp_token + 2 * t + i / 2 * 8 + i % 2;
+        const auto all = *reinterpret_cast<const uint4*>(
+            values + QuantizedValueOffset<kHeadDim>(token, 128 * part + 16 * g));
+        codes[i][0] = all.x, codes[i][1] = all.y, codes[i][2] = all.z, codes[i][3] = all.w;
+      }
+#pragma unroll
+      for (int m = 0; m < 8; ++m) {
+        // Codes of two tokens: bytes of a column, then of the next one.
+        const uint32_t order = m % 2 == 0 ? 0x5140 : 0x7362;
+        const uint32_t low = __byte_perm(codes[0][m / 2], codes[1][m / 2], order);
+        const uint32_t high = __byte_perm(codes[2][m / 2], codes[3][m / 2], order);
+        HalfMultiplyAdd(sums_.out[8 * part + m], Decode2<kFormat>(low & 0xffffu),
+                        Decode2<kFormat>(low >> 16), Decode2<kFormat>(high & 0xffffu),
+                        Decode2<kFormat>(high >> 16), weights[0], weights[1]);
+      }
+    }
+  }
+
+  QuerySums<kHeadDim> sums_;
+  float unit_ = 0.0f;    // of the sums of values
+  const char* queries_;  // the 16 columns of query g that this lane multiplies first
+  int thread_;
+};
+
+template <int kHeadDim, CacheFormat kCache, int kHalves, bool kMayCap>
+using QuantizedTilesOf =
+    std::conditional_t<(kHeadDim > kWideHeadDim), WideQuantizedTiles<kHeadDim, kCache, kMayCap>,
+                       QuantizedTiles<kHeadDim, kCache, kHalves, kMayCap>>;
 template <int kHeadDim, CacheFormat kCache, int kHalves, bool kMayCap>
 using UnitTiles =
     std::conditional_t<kCache == CacheFormat::kBf16, Bf16Tiles<kHeadDim, kHalves, kMayCap>,
-                       QuantizedTiles<kHeadDim, kCache, kHalves>>;
+                       QuantizedTilesOf<kHeadDim, kCache, kHalves, kMayCap>>;
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

@@ -191,7 +191,8 @@ class UnitHeads {
 };
 
 // The queries of a unit, and the tokens of its part of the context that this step computes. Row r
-// is query head r % group of token r / group of the item. kOneRow: the step has one row.
+// is query head r % unit_heads of the unit, of token r / unit_heads of the item. kOneRow: the step
+// has one row.
 template <bool kOneRow>
 class UnitQueries {
  public:
@@ -203,8 +204,7 @@ class UnitQueries {
         stride_(stride),
         head_dim_(head_dim),
         unit_(unit),
-        group_(p.num_heads / p.num_kv_heads),
-        count_(unit.item.num_tokens * group_),
+        count_(unit.item.num_tokens * p.unit_heads),
         first_new_(max(unit.item.first_new, unit.first_tile * kBlockTokens)),
         num_new_(min(unit.item.length, (unit.first_tile + unit.num_tiles) * kBlockTokens) -
                  first_new_) {}
@@ -214,10 +214,10 @@ class UnitQueries {
   __device__ __forceinline__ int first_new() const { return first_new_; }
   __device__ __forceinline__ int num_new() const { return num_new_; }
   __device__ __forceinline__ int Token(int row) const {
-    return kOneRow || unit_.item.num_tokens == 1 ? 0 : row / group_;
+    return kOneRow || unit_.item.num_tokens == 1 ? 0 : row / p_.unit_heads;
   }
   __device__ __forceinline__ int Head(int row) const {
-    return unit_.kv_head * group_ + row - Token(row) * group_;
+    return unit_.first_head + row - Token(row) * p_.unit_heads;
   }
   // The token behind the last that a row sees.
   __device__ __forceinline__ int End(int row) const {
@@ -258,7 +258,7 @@ class UnitQueries {
   const bf16* qkv_;
   const int stride_, head_dim_;
   const AttentionUnit& unit_;
-  const int group_, count_, first_new_, num_new_;
+  const int count_, first_new_, num_new_;
 };
 
 // Prepares all heads of a unit, and stores them in shared memory. All compute warps call it: each

@@ -12,22 +12,29 @@ namespace nereid::gpu {
 inline constexpr int kDecodeStepRows = 8;          // maximum
 inline constexpr int kDecodeStepRowExperts = 8;    // of a row, maximum
 inline constexpr int kDecodeStepMaxExperts = 512;  // of a layer
-inline constexpr int kDecodeStepGroup = 8;         // query heads of a key/value head, maximum
+inline constexpr int kDecodeStepUnitHeads = 8;     // query heads of a unit of attention, maximum
 inline constexpr int kWideHeadDim = 128;           // wider heads need StepLayers::kGeneral
-inline constexpr int kGeneralStepGroup = 16;  // of StepLayers::kGeneral and heads of 128 columns
 inline constexpr int kDecodeStepTileOutputs = 16;
 
 // The kinds of layers that have kernels of their own. All layers of a model are of one kind.
 enum class StepLayers : uint8_t {
   // RMS norms before attention and MLP, a SiLU gate, biases of q, k and v alone, and up to
-  // kDecodeStepGroup query heads a key/value head.
+  // kDecodeStepUnitHeads query heads a key/value head.
   kPlain,
   kExperts,  // the same, and experts in some of them
   // Any norms, activation and biases, with or without a gate, norms after attention and MLP,
-  // parallel residuals, a soft cap of scores, heads of 256 columns, and up to kGeneralStepGroup
-  // query heads a key/value head of 128 columns. Only steps of one row.
+  // parallel residuals, a soft cap of scores, heads of 256 columns, and any number of query heads a
+  // key/value head. Only steps of one row.
   kGeneral,
 };
+
+// Query heads of a unit of attention, of the `group` heads that share a key/value head: all, or the
+// largest equal parts that a unit can have.
+constexpr int StepUnitHeads(int group) {
+  int heads = group < kDecodeStepUnitHeads ? group : kDecodeStepUnitHeads;
+  while (group % heads != 0) --heads;
+  return heads;
+}
 
 // Of a model; matrices of layers have one format.
 struct DecodeStepSizes {
@@ -41,7 +48,8 @@ struct DecodeStepSizes {
   StepLayers layers;
 };
 
-// Each weight format and cache format has one kernel for each of these.
+// Each weight format and cache format has a kernel for steps of one row for each of these, and
+// another one for steps of several rows unless the layers are general.
 struct StepKernel {
   StepLayers layers;
   int head_dim, max_hidden_size;
@@ -54,19 +62,12 @@ inline constexpr StepKernel kStepKernels[] = {
     {StepLayers::kGeneral, 256, 4096},
 };
 
-// Whether a kernel exists for this format of the cache, for steps of one row or of several.
-constexpr bool HasStepKernel(const StepKernel& kernel, CacheFormat cache, bool is_one_row) {
-  if (kernel.layers != StepLayers::kGeneral) return true;
-  return is_one_row && (kernel.head_dim <= kWideHeadDim || cache == CacheFormat::kBf16);
-}
-
 // Index of the kernel of a model in kStepKernels; -1: there is none.
 constexpr int FindStepKernel(const DecodeStepSizes& sizes) {
   for (int i = 0; i < static_cast<int>(std::size(kStepKernels)); ++i) {
     const StepKernel& kernel = kStepKernels[i];
     if (kernel.layers == sizes.layers && kernel.head_dim == sizes.head_dim &&
-        sizes.hidden_size <= kernel.max_hidden_size &&
-        HasStepKernel(kernel, sizes.cache_format, true)) {
+        sizes.hidden_size <= kernel.max_hidden_size) {
       return i;
     }
   }

@@ -97,11 +97,12 @@ struct GeneralStepGemm : StepGemm {
 template <StepLayers kLayers>
 using StepGemmOf = std::conditional_t<kLayers == StepLayers::kGeneral, GeneralStepGemm, StepGemm>;
 
-// A unit of attention: one item of a sequence's context and one key/value head.
+// A unit of attention: one item of a sequence's context, and query heads of one key/value head.
 struct AttentionUnit {
   DecodeItem item;
   int index;  // of the item
-  int kv_head;
+  int kv_head, first_head;
+  bool stores_tokens;         // of the units of a key/value head, the one that stores new tokens
   int position, slot;         // of the item's first token
   int first_visible;          // of the tokens that its first token sees
   int first_tile, num_tiles;  // num_tiles 0: no work
@@ -135,13 +136,16 @@ __device__ __forceinline__ int UnitNumber(int i) {
   return static_cast<int>(gridDim.x - 1 - blockIdx.x + i * gridDim.x);
 }
 __device__ __forceinline__ bool HasUnit(const DecodeStepParams& p, int i) {
-  return UnitNumber(i) < p.num_items * p.num_kv_heads;
+  return UnitNumber(i) < p.num_items * p.item_units;
 }
 // Reads this block's i-th unit from global memory, without the limits of a layer's window.
 __device__ __forceinline__ AttentionUnit ReadUnit(const DecodeStepParams& p, int i) {
+  const int group = p.num_heads / p.num_kv_heads;
   AttentionUnit unit = {};
-  unit.index = UnitNumber(i) / p.num_kv_heads;
-  unit.kv_head = UnitNumber(i) % p.num_kv_heads;
+  unit.index = UnitNumber(i) / p.item_units;
+  unit.first_head = UnitNumber(i) % p.item_units * p.unit_heads;
+  unit.kv_head = unit.first_head / group;
+  unit.stores_tokens = unit.first_head % group == 0;
   unit.item = p.items[unit.index];
   unit.position = p.positions[unit.item.row];
   unit.slot = p.cache_slots[unit.item.row];

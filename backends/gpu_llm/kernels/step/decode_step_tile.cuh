@@ -39,9 +39,77 @@ __device__ __forceinline__ uint32_t TransposeMatrix(uint32_t words) {
   return to;
 }
 
-// Queries of a unit and a warp's running sums over the unit's tiles, for a bf16 cache. Lane 4 g + t
-// has queries 2 t and 2 t + 1 of each half. kHalves: 1: the unit has at most 8 queries. kMayCap:
-// scores may have a soft cap.
+// A warp's running sums over the tiles of a unit, of 8 queries. Lane 4 g + t has queries 2 t and
+// 2 t + 1.
+template <int kHeadDim>
+struct QuerySums {
+  static constexpr int kSteps = kHeadDim / 16;
+  float out[kSteps][4] = {};  // of two columns a step; i and 2 + i are of query 2 t + i
+  float max[2] = {kNegativeInfinity, kNegativeInfinity}, sum[2] = {};
+  int end[2];  // the token behind the last that a query sees
+
+  // Turns scores [token][query] of tokens `token` and `token` + 8, without their scale, into the
+  // weights of values. Scales the sums to a new maximum, and those of values also by `change`.
+  template <bool kMayCap>
+  __device__ __forceinline__ void ApplySoftmax(const DecodeStepParams& p, const UnitTile& tile,
+                                               int token, float change, float (&scores)[2][2]) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const int begin = tile.Begin(end[i]);
+      float new_max = max[i];
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        float& score = scores[j][i];
+        score *= p.attention_scale;
+        if (kMayCap && p.soft_cap > 0.0f) score = SoftCapped(score, p.soft_cap);
+        if (token + 8 * j >= end[i] || token + 8 * j < begin) score = kNegativeInfinity;
+        new_max = fmaxf(new_max, score);
+      }
+#pragma unroll
+      for (int other = 4; other < 32; other *= 2)
+        new_max = fmaxf(new_max, __shfl_xor_sync(0xffffffffu, new_max, other));
+      const float base = new_max == kNegativeInfinity ? 0.0f : new_max;
+      const float correction = __expf(max[i] - base);
+      max[i] = new_max;
+      sum[i] *= correction;
+      const float factor = correction * change;
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) out[s][i] *= factor, out[s][2 + i] *= factor;
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        scores[j][i] = __expf(scores[j][i] - base);
+        sum[i] += scores[j][i];
+      }
+    }
+  }
+
+  // Stores the sums of the first `num_rows` queries in shared memory, from `to` on:
+  // PartialStride() floats for each query, as CombineWarpPartials() reads them. `column_of`: of a
+  // step and one of its two columns. `unit`: of `out`.
+  template <typename ColumnOf>
+  __device__ __forceinline__ void Store(int lane, int num_rows, float unit,
+                                        const ColumnOf& column_of, float* to) const {
+    const int g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      float whole = sum[i];
+#pragma unroll
+      for (int other = 4; other < 32; other *= 2)
+        whole += __shfl_xor_sync(0xffffffffu, whole, other);
+      if (2 * t + i >= num_rows) continue;
+      float* const row = to + (2 * t + i) * PartialStride(kHeadDim);
+#pragma unroll
+      for (int s = 0; s < kSteps; ++s) {
+        row[column_of(s, 0)] = out[s][i] * unit;
+        row[column_of(s, 1)] = out[s][2 + i] * unit;
+      }
+      if (g == 0) row[kHeadDim] = max[i], row[kHeadDim + 1] = whole;
+    }
+  }
+};
+
+// Queries of a unit and a warp's running sums, for a bf16 cache. kHalves: 1: the unit has at most 8
+// queries. kMayCap: scores may have a soft cap.
 template <int kHeadDim, int kHalves, bool kMayCap>
 class Bf16Tiles {
  public:
@@ -57,13 +125,16 @@ class Bf16Tiles {
       rows_[half] = SharedAddress(heads.Query(half * kHalfRows + lane % 8));
       if constexpr (kKeepsQueries) {
 #pragma unroll
-        for (int s = 0; s < kSteps; s += 2) LoadQueries(half, s, q_[half]);
+        for (int s = 0; s < kSteps; s += 2) {
+          const uint4 words = LoadQueries(half, s);
+          q_[half][s][0] = words.x, q_[half][s][1] = words.y;
+          if (s + 1 < kSteps) q_[half][s + 1][0] = words.z, q_[half][s + 1][1] = words.w;
+        }
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int query = half * kHalfRows + 2 * t + i;
-        end_[half][i] = queries.End(min(query, queries.count() - 1));
-        max_[half][i] = kNegativeInfinity;
+        sums_[half].end[i] = queries.End(min(query, queries.count() - 1));
       }
     }
   }
@@ -73,22 +144,11 @@ class Bf16Tiles {
     has_second_half_ ? Add<kHalves>(p, tile) : Add<1>(p, tile);
   }
 
-  // Stores the warp's sums for the first `num_rows` queries of a half in shared memory, from `to`
-  // on: PartialStride() floats for each query, as CombineWarpPartials() reads them.
+  // Stores the warp's sums for the first `num_rows` queries of a half, as QuerySums::Store().
   __device__ __forceinline__ void Store(int half, int num_rows, float* to) const {
-    const int lane = thread_ % 32, g = lane / 4, t = lane % 4;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      float sum = sum_[half][i];
-#pragma unroll
-      for (int other = 4; other < 32; other *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, other);
-      if (2 * t + i >= num_rows) continue;
-      float* const row = to + (2 * t + i) * PartialStride(kHeadDim);
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s)
-        row[16 * s + g] = out_[half][s][i], row[16 * s + 8 + g] = out_[half][s][2 + i];
-      if (g == 0) row[kHeadDim] = max_[half][i], row[kHeadDim + 1] = sum;
-    }
+    const int lane = thread_ % 32;
+    sums_[half].Store(
+        lane, num_rows, 1.0f, [&](int s, int i) { return 16 * s + 8 * i + lane / 4; }, to);
   }
 
  private:
@@ -96,12 +156,10 @@ class Bf16Tiles {
   // In registers. Wide ones would be spilled, and are read from shared memory for each tile.
   static constexpr bool kKeepsQueries = kHeadDim <= kWideHeadDim;
 
-  // Loads columns [16 s, + 32) of a half's queries, which two products read.
-  __device__ __forceinline__ void LoadQueries(int half, int s, uint32_t (&q)[kSteps][2]) const {
+  // Columns [16 s, + 32) of a half's queries, which two products read.
+  __device__ __forceinline__ uint4 LoadQueries(int half, int s) const {
     const int column = min(16 * s + thread_ % 32 / 8 * 8, kHeadDim - 8);
-    const uint4 words = LoadMatrices(rows_[half] + 2 * column);
-    q[s][0] = words.x, q[s][1] = words.y;
-    if (s + 1 < kSteps) q[s + 1][0] = words.z, q[s + 1][1] = words.w;
+    return LoadMatrices(rows_[half] + 2 * column);
   }
   // Adds this warp's tokens of a tile to the sums of the queries in the first kUsed halves.
   template <int kUsed>
@@ -112,87 +170,67 @@ class Bf16Tiles {
     // 2 and 3 the last 8 columns.
     const int row = lane % 16, chunk = lane / 16 * 8;
     float scores[kUsed][2][4] = {};  // two sums, so that products do not wait for each other
-#pragma unroll
-    for (int s = 0; s < kSteps; ++s) {
-      const uint4 keys = LoadMatrices(
+    const auto keys_of = [&](int s) {
+      return LoadMatrices(
           SharedAddress(tile.data + KeyOffset<kHeadDim>(warp_token + row, 16 * s + chunk)));
+    };
+    if constexpr (kKeepsQueries) {
 #pragma unroll
-      for (int half = 0; half < kUsed; ++half) {
-        if (!kKeepsQueries && s % 2 == 0) LoadQueries(half, s, q_[half]);
-        MatrixMultiplyAdd(scores[half][s % 2], keys.x, keys.y, keys.z, keys.w, q_[half][s][0],
-                          q_[half][s][1]);
+      for (int s = 0; s < kSteps; ++s) {
+        const uint4 keys = keys_of(s);
+#pragma unroll
+        for (int half = 0; half < kUsed; ++half) {
+          MatrixMultiplyAdd(scores[half][s % 2], keys.x, keys.y, keys.z, keys.w, q_[half][s][0],
+                            q_[half][s][1]);
+        }
+      }
+    } else {
+      static_assert(kHalves == 1);
+#pragma unroll 4  // a loop without branches spills registers
+      for (int s = 0; s < kSteps; s += 2) {
+        const uint4 q = LoadQueries(0, s), keys = keys_of(s), next_keys = keys_of(s + 1);
+        MatrixMultiplyAdd(scores[0][0], keys.x, keys.y, keys.z, keys.w, q.x, q.y);
+        MatrixMultiplyAdd(scores[0][1], next_keys.x, next_keys.y, next_keys.z, next_keys.w, q.z,
+                          q.w);
       }
     }
     uint32_t weights[kUsed][2] = {};
 #pragma unroll
     for (int half = 0; half < kUsed; ++half) {
-      ApplySoftmax(p, tile, half, tile.index * kBlockTokens + warp_token + lane / 4, scores[half],
-                   weights[half]);
+      float of_tokens[2][2];  // [token][query]
+#pragma unroll
+      for (int j = 0; j < 4; ++j) of_tokens[j / 2][j % 2] = scores[half][0][j] + scores[half][1][j];
+      sums_[half].template ApplySoftmax<kMayCap>(
+          p, tile, tile.index * kBlockTokens + warp_token + lane / 4, 1.0f, of_tokens);
+#pragma unroll
+      for (int j = 0; j < 2; ++j)
+        weights[half][j] = TransposeMatrix(PackBf16(of_tokens[j][0], of_tokens[j][1]));
     }
-    // Visible tokens of the tile. If the warp has others, their values are cleared.
-    const int begin = tile.unit.first_visible - tile.index * kBlockTokens;
-    const int end = tile.unit.item.length - tile.index * kBlockTokens;
-    char* const values = tile.data + TileBytes(kHeadDim);
-    if (begin > warp_token || end < warp_token + kWarpTokens) {
-      ClearValues<kHeadDim, kWarpTokens>(values, warp_token, begin, end, lane, 32);
-      __syncwarp();
-    }
+    // Values of tokens that no query sees may be NaN, which a weight of 0 would not remove.
+    const int begin = tile.unit.first_visible - tile.index * kBlockTokens - warp_token;
+    const int end = tile.unit.item.length - tile.index * kBlockTokens - warp_token;
+    const auto mask = [&](int token) {
+      return (token >= begin && token < end ? 0xffffu : 0u) |
+             (token + 1 >= begin && token + 1 < end ? 0xffff0000u : 0u);
+    };
+    const uint32_t first_mask = mask(lane % 4 * 2), second_mask = mask(8 + lane % 4 * 2);
+    const char* const values = tile.data + TileBytes(kHeadDim);
 #pragma unroll
     for (int s = 0; s < kSteps; ++s) {
       const uint4 columns = LoadMatrices(
           SharedAddress(values + ValueOffset<kHeadDim>(warp_token + chunk, 16 * s + row)));
 #pragma unroll
       for (int half = 0; half < kUsed; ++half) {
-        MatrixMultiplyAdd(out_[half][s], columns.x, columns.y, columns.z, columns.w,
-                          weights[half][0], weights[half][1]);
+        MatrixMultiplyAdd(sums_[half].out[s], columns.x & first_mask, columns.y & first_mask,
+                          columns.z & second_mask, columns.w & second_mask, weights[half][0],
+                          weights[half][1]);
       }
     }
-  }
-
-  // Turns scores of tokens `token` and `token` + 8 into the weights of the product with values, and
-  // scales the sums to a new maximum.
-  __device__ __forceinline__ void ApplySoftmax(const DecodeStepParams& p, const UnitTile& tile,
-                                               int half, int token, float (&scores)[2][4],
-                                               uint32_t (&weights)[2]) {
-    float of_tokens[2][2];  // [token][query]
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int end = end_[half][i], begin = tile.Begin(end);
-      float max = max_[half][i];
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        float score = (scores[0][2 * j + i] + scores[1][2 * j + i]) * p.attention_scale;
-        if (kMayCap && p.soft_cap > 0.0f) score = SoftCapped(score, p.soft_cap);
-        if (token + 8 * j >= end || token + 8 * j < begin) score = kNegativeInfinity;
-        max = fmaxf(max, score);
-        of_tokens[j][i] = score;
-      }
-#pragma unroll
-      for (int other = 4; other < 32; other *= 2)
-        max = fmaxf(max, __shfl_xor_sync(0xffffffffu, max, other));
-      const float base = max == kNegativeInfinity ? 0.0f : max;
-      const float correction = __expf(max_[half][i] - base);
-      max_[half][i] = max;
-      sum_[half][i] *= correction;
-#pragma unroll
-      for (int s = 0; s < kSteps; ++s)
-        out_[half][s][i] *= correction, out_[half][s][2 + i] *= correction;
-#pragma unroll
-      for (int j = 0; j < 2; ++j) {
-        of_tokens[j][i] = __expf(of_tokens[j][i] - base);
-        sum_[half][i] += of_tokens[j][i];
-      }
-    }
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-      weights[j] = TransposeMatrix(PackBf16(of_tokens[j][0], of_tokens[j][1]));
   }
 
   uint32_t q_[kHalves][kSteps][2];
   uint32_t rows_[kHalves];  // shared address of the query whose columns this lane loads
-  float out_[kHalves][kSteps][4] = {};
-  float max_[kHalves][2], sum_[kHalves][2] = {};
-  int end_[kHalves][2];  // the token behind the last that a query sees
+  QuerySums<kHeadDim> sums_[kHalves];
   int thread_;
   bool has_second_half_;
 };

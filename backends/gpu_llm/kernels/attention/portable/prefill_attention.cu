@@ -155,7 +155,7 @@ class Blocks {
         UnpackBlock<kHeadDim, kFormat>(copied_, block_, block_ + TileBytes(kHeadDim));
       __syncthreads();
     } else if (is_cut) {
-      ClearValues<kHeadDim, kBlockTokens>(block_ + TileBytes(kHeadDim), 0, 0, num_last_, thread,
+      ClearValues<kHeadDim, kBlockTokens>(block_ + TileBytes(kHeadDim), 0, num_last_, thread,
                                           kThreads);
       __syncthreads();
     }

@@ -134,7 +134,7 @@ class GroupBlocks {
   // Makes the values after the end of the context zero.
   __device__ __forceinline__ void ClearEnd(int step) const {
     if (step < work_.num_steps() - 1 || work_.num_last == kBlockTokens) return;
-    ClearValues<kHeadDim, kBlockTokens>(shared_ + kTileBytes, 0, 0, work_.num_last,
+    ClearValues<kHeadDim, kBlockTokens>(shared_ + kTileBytes, 0, work_.num_last,
                                         static_cast<int>(threadIdx.x) % kGroupThreads,
                                         kGroupThreads);
     Join();
