@@ -280,7 +280,7 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
                           [](const llm::LayerSpec& layer) { return layer.score_scale == 1.0f; });
      }},
     // Each part reads the key/value head once more.
-    {"query heads of a key/value head that are up to 8, or equal parts of 4 to 8",
+    {"up to 8 query heads a key/value head, or a number with a divisor of 4 to 8",
      [](const FusedDecoder& m) {
        const int group = StepGroup(*m.spec);
        return group > 0 && m.sizes.num_heads % m.sizes.num_kv_heads == 0 &&
