@@ -147,7 +147,7 @@ Status GpuExecutor::Initialize() {
   planned.max_decode_rows = padded;
   planned.fused_rows = decoder_->fused_rows();
   planned.fused_item_blocks = FusedItemBlocks(CurrentForm(), spec.head_dim);
-  planned.fused_item_units = spec.num_heads / StepUnitHeads(spec.num_heads / spec.num_kv_heads);
+  planned.fused_item_units = StepItemUnits(spec.num_heads, spec.num_kv_heads);
   planned.attention_blocks =
       DecodeAttentionBlocks(CurrentForm(), spec.head_dim, options_.cache_format);
   planner_ = StepPlanner(planned);

@@ -279,7 +279,7 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
        return std::all_of(m.spec->layers.begin(), m.spec->layers.end(),
                           [](const llm::LayerSpec& layer) { return layer.score_scale == 1.0f; });
      }},
-    // Each part reads the key/value head once more.
+    // Each unit of attention reads the key/value head again.
     {"up to 8 query heads a key/value head, or a number with a divisor of 4 to 8",
      [](const FusedDecoder& m) {
        const int group = StepGroup(*m.spec);

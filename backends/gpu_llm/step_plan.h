@@ -115,7 +115,7 @@ struct StepPlannerOptions {
   // one item at a time, so contexts are split into fewer items.
   int32_t fused_rows = 0;
   int32_t fused_item_blocks = 6;  // FusedItemBlocks()
-  int32_t fused_item_units = 1;   // of an item: num_heads / StepUnitHeads()
+  int32_t fused_item_units = 1;   // StepItemUnits()
   int32_t attention_blocks = 2;   // DecodeAttentionBlocks()
   // So many of the newest tokens of each context before the step may still be computed when it
   // begins, by kernels behind the upload of its plan. Attention reads them only when these kernels

@@ -42,7 +42,7 @@ DecodeStepParams ModelParams(const llm::DecoderSpec& spec, const GpuWeights& wei
   model.num_heads = spec.num_heads;
   model.num_kv_heads = spec.num_kv_heads;
   model.unit_heads = StepUnitHeads(spec.num_heads / spec.num_kv_heads);
-  model.item_units = spec.num_heads / model.unit_heads;
+  model.item_units = StepItemUnits(spec.num_heads, spec.num_kv_heads);
   model.head_dim = spec.head_dim;
   model.layer_kind = StepLayersOf(spec);
   if (std::any_of(spec.layers.begin(), spec.layers.end(),

@@ -96,9 +96,9 @@ __device__ __forceinline__ void CombineItemPartials(const float* from, int64_t s
   }
 }
 
-// Clears the values of a tile's tokens [first, first + kTokens) from token `end` of the tile on.
-// Called by `num_threads` threads with index `thread`, which synchronise afterwards. The old values
-// may be NaN. The copy engine and wgmma see the writes.
+// Of a tile's tokens [first, first + kTokens), sets the values of those from token `end` of the
+// tile on to 0. Before, they may be NaN. `num_threads` threads call it, each with its index
+// `thread`, and must synchronise afterwards. The copy engine and wgmma see the writes.
 template <int kHeadDim, int kTokens>
 __device__ __forceinline__ void ClearValues(char* values, int first, int end, int thread,
                                             int num_threads) {

@@ -59,7 +59,7 @@ struct DecodeStepParams {
   int scales_per_block;  // int4
   CacheFormat cache_format;
   int hidden_size, inner_size, num_heads, num_kv_heads, head_dim;
-  int unit_heads, item_units;  // StepUnitHeads(), and the number of such parts of num_heads
+  int unit_heads, item_units;  // StepUnitHeads(), StepItemUnits()
   float epsilon, attention_scale;
   // Of layers with experts; 0: there are none.
   int num_experts, experts_per_token, expert_inner_size;

@@ -14,8 +14,8 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-// The key and the value of a new token in the cache's format. A lane of a warp has four of each 128
-// columns of both.
+// The key and the value of a new token in the cache's format. Each lane of a warp holds four of
+// every 128 columns of the key and of the value.
 template <int kHeadDim>
 class QuantizedToken {
  public:
@@ -299,13 +299,15 @@ class QuantizedTiles {
   bool has_second_half_;
 };
 
-// The same for wide heads, with which a unit has at most 8 queries: they are columns of the mma, as
-// in Bf16Tiles, so that no sums are computed for queries that do not exist. They are read from
-// shared memory for each tile, because registers do not hold them beside the sums.
+// What QuantizedTiles is, for heads wider than 128 columns, whose units have at most 8 queries. As
+// in Bf16Tiles, queries are the 8 columns of the mma, because a thread has no room for the sums
+// of 16. A warp reads the queries from shared memory for each tile, because its registers do not
+// hold them beside the sums.
 //
-// Scores: row g of operand a is token g, row g + 8 token 8 + g; a thread has 16 adjacent columns of
-// each 64. Values: rows g and g + 8 of mma m (of 8 for each 128 columns) are columns 16 g + 2 m and
-// 16 g + 2 m + 1. Both read 16 bytes of a token at a time, without conflicts of banks.
+// Scores: row g of operand a is token g of the warp's tokens, and row g + 8 is token g + 8. A
+// thread multiplies 16 adjacent columns of every 64. Values: every 128 columns of the head take 8
+// products; rows g and g + 8 of product m are columns 16 g + 2 m and 16 g + 2 m + 1 of these 128.
+// Keys and values are read 16 bytes of a token at a time, without conflicts of banks.
 template <int kHeadDim, CacheFormat kFormat, bool kMayCap>
 class WideQuantizedTiles {
   static_assert(kHeadDim % 128 == 0);
@@ -316,7 +318,7 @@ class WideQuantizedTiles {
                                               const Queries& queries, int thread) {
     thread_ = thread;
     const int lane = thread % 32, g = lane / 4, t = lane % 4;
-    // Queries that do not exist have any values, and change no other ones.
+    // Rows behind the last query hold arbitrary values, which change no result of another query.
     queries_ = heads.Query(g) + 2 * 16 * t;
 #pragma unroll
     for (int i = 0; i < 2; ++i) sums_.end[i] = queries.End(min(2 * t + i, queries.count() - 1));
@@ -326,7 +328,7 @@ class WideQuantizedTiles {
     const int lane = thread_ % 32, g = lane / 4;
     const int warp_token = thread_ / 32 % kTileWarps * kWarpTokens;
     const int first_token = tile.index * kBlockTokens + warp_token + g;
-    float scores[2][2];  // [token][query]; then weights
+    float scores[2][2];  // [token][query]; ApplySoftmax() turns them into weights
     Score(tile, warp_token, scores);
     const auto* scales =
         reinterpret_cast<const float*>(tile.data + QuantizedScalesOffset(kHeadDim)) + warp_token +
@@ -409,7 +411,7 @@ class WideQuantizedTiles {
       }
 #pragma unroll
       for (int m = 0; m < 8; ++m) {
-        // Codes of two tokens: bytes of a column, then of the next one.
+        // Codes of two tokens: the two bytes of one column, then those of the next column.
         const uint32_t order = m % 2 == 0 ? 0x5140 : 0x7362;
         const uint32_t low = __byte_perm(codes[0][m / 2], codes[1][m / 2], order);
         const uint32_t high = __byte_perm(codes[2][m / 2], codes[3][m / 2], order);
@@ -421,7 +423,7 @@ class WideQuantizedTiles {
   }
 
   QuerySums<kHeadDim> sums_;
-  float unit_ = 0.0f;    // of the sums of values
+  float unit_ = 0.0f;    // the sums of values are multiples of it
   const char* queries_;  // the 16 columns of query g that this lane multiplies first
   int thread_;
 };

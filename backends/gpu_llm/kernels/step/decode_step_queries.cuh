@@ -191,8 +191,8 @@ class UnitHeads {
 };
 
 // The queries of a unit, and the tokens of its part of the context that this step computes. Row r
-// is query head r % unit_heads of the unit, of token r / unit_heads of the item. kOneRow: the step
-// has one row.
+// has the query of the unit's head r % unit_heads for the item's token r / unit_heads. kOneRow: the
+// step has one row.
 template <bool kOneRow>
 class UnitQueries {
  public:

@@ -28,12 +28,16 @@ enum class StepLayers : uint8_t {
   kGeneral,
 };
 
-// Query heads of a unit of attention, of the `group` heads that share a key/value head: all, or the
-// largest equal parts that a unit can have.
+// The number of query heads that a unit of attention has where `group` query heads share a
+// key/value head: all of them, or the largest equal part with at most kDecodeStepUnitHeads.
 constexpr int StepUnitHeads(int group) {
   int heads = group < kDecodeStepUnitHeads ? group : kDecodeStepUnitHeads;
   while (group % heads != 0) --heads;
   return heads;
+}
+// The number of units of attention that an item of the context has.
+constexpr int StepItemUnits(int num_heads, int num_kv_heads) {
+  return num_heads / StepUnitHeads(num_heads / num_kv_heads);
 }
 
 // Of a model; matrices of layers have one format.
@@ -48,8 +52,8 @@ struct DecodeStepSizes {
   StepLayers layers;
 };
 
-// Each weight format and cache format has a kernel for steps of one row for each of these, and
-// another one for steps of several rows unless the layers are general.
+// For each of these, every pair of a weight format and a cache format has a kernel for steps of one
+// row and, unless the layers are general, one for steps of several rows.
 struct StepKernel {
   StepLayers layers;
   int head_dim, max_hidden_size;

@@ -102,7 +102,7 @@ struct AttentionUnit {
   DecodeItem item;
   int index;  // of the item
   int kv_head, first_head;
-  bool stores_tokens;         // of the units of a key/value head, the one that stores new tokens
+  bool stores_tokens;         // in the cache; one of the units of a key/value head does so
   int position, slot;         // of the item's first token
   int first_visible;          // of the tokens that its first token sees
   int first_tile, num_tiles;  // num_tiles 0: no work

@@ -44,7 +44,9 @@ __device__ __forceinline__ uint32_t TransposeMatrix(uint32_t words) {
 template <int kHeadDim>
 struct QuerySums {
   static constexpr int kSteps = kHeadDim / 16;
-  float out[kSteps][4] = {};  // of two columns a step; i and 2 + i are of query 2 t + i
+  // Sums of values: out[s] has two columns of the head, and its elements i and 2 + i belong to
+  // query 2 t + i.
+  float out[kSteps][4] = {};
   float max[2] = {kNegativeInfinity, kNegativeInfinity}, sum[2] = {};
   int end[2];  // the token behind the last that a query sees
 
@@ -84,8 +86,9 @@ struct QuerySums {
   }
 
   // Stores the sums of the first `num_rows` queries in shared memory, from `to` on:
-  // PartialStride() floats for each query, as CombineWarpPartials() reads them. `column_of`: of a
-  // step and one of its two columns. `unit`: of `out`.
+  // PartialStride() floats for each query, as CombineWarpPartials() reads them. column_of(s, j)
+  // returns which column of the head the j-th column of out[s] is. The sums of values are
+  // multiplied by `unit`.
   template <typename ColumnOf>
   __device__ __forceinline__ void Store(int lane, int num_rows, float unit,
                                         const ColumnOf& column_of, float* to) const {
@@ -108,8 +111,8 @@ struct QuerySums {
   }
 };
 
-// Queries of a unit and a warp's running sums, for a bf16 cache. kHalves: 1: the unit has at most 8
-// queries. kMayCap: scores may have a soft cap.
+// The queries of a unit and a warp's running sums, for a bf16 cache. kHalves is 1 where a unit has
+// at most 8 queries, and else 2. kMayCap: scores may have a soft cap.
 template <int kHeadDim, int kHalves, bool kMayCap>
 class Bf16Tiles {
  public:
@@ -121,7 +124,7 @@ class Bf16Tiles {
     has_second_half_ = kHalves == 2 && queries.count() > kHalfRows;
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) {
-      // Queries that do not exist have any values, and change no other ones.
+      // Rows behind the last query hold arbitrary values, which change no result of another query.
       rows_[half] = SharedAddress(heads.Query(half * kHalfRows + lane % 8));
       if constexpr (kKeepsQueries) {
 #pragma unroll
@@ -206,7 +209,8 @@ class Bf16Tiles {
       for (int j = 0; j < 2; ++j)
         weights[half][j] = TransposeMatrix(PackBf16(of_tokens[j][0], of_tokens[j][1]));
     }
-    // Values of tokens that no query sees may be NaN, which a weight of 0 would not remove.
+    // Values of tokens that no query sees may be NaN, and a product of NaN and a weight of 0 is
+    // NaN. So these values are replaced by 0.
     const int begin = tile.unit.first_visible - tile.index * kBlockTokens - warp_token;
     const int end = tile.unit.item.length - tile.index * kBlockTokens - warp_token;
     const auto mask = [&](int token) {
