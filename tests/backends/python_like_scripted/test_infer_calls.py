@@ -294,12 +294,14 @@ def test_no_reader_thread_starts_if_the_host_cannot_be_called(calls):
 def test_a_waiting_thread_reads_after_the_reader_thread_failed(calls, host):
     waits = threading.Thread(target=calls.wait, args=(calls._pending.setdefault(1, calls.PendingCall()),), daemon=True)
     calls.start_reader_thread()
+    reader = calls._reader_thread
     waits.start()
     while not calls._pending[1].is_waiting:
         threading.Event().wait(0.01)
     host.answers.put(())  # an invalid message
     host.answers_call(tagged(1), True)
     waits.join(30)
+    reader.join(30)
     assert not waits.is_alive() and calls._reader_thread is None
 
 
