@@ -28,9 +28,17 @@ endif()
 
 find_program(NEREID_CCACHE ccache)
 if(NEREID_CCACHE AND NOT NEREID_QUICK_BUILD)
-  # Without these settings ccache does not cache files with precompiled headers (NereidPrecompiled.cmake).
-  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${NEREID_CCACHE})
-  set(CMAKE_C_COMPILER_LAUNCHER ${NEREID_CCACHE})
+  # Without CCACHE_SLOPPINESS ccache does not cache files with precompiled headers (NereidPrecompiled.cmake). With CCACHE_BASEDIR a clone finds what
+  # another clone has compiled, except for Clang's files with precompiled headers, which have the clone's path in them.
+  set(ccache_settings ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${PROJECT_SOURCE_DIR})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_settings} ${NEREID_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${ccache_settings} ${NEREID_CCACHE})
+  # For nvcc ccache would also compare the folder in which it is called.
+  set(NEREID_NVCC_LAUNCHER ${ccache_settings} CCACHE_NOHASHDIR=1 ${NEREID_CCACHE})
+endif()
+if(NOT CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
+  # Objects are the same in every clone: paths of sources are relative to the top level. Debuggers need them absolute.
+  add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 endif()
 find_program(NEREID_MOLD mold)
 if(NEREID_MOLD)

@@ -37,9 +37,8 @@ function(nereid_precompiled name)
     <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <thread> <unordered_map>
     <utility> <variant> <vector> ${arg_HEADERS})
 endfunction()
-# json_reader.h declares where nlohmann's code is compiled. A test program may lack that library.
-nereid_precompiled(nereid_library_headers TYPE LIBRARY LIBS NereidBackend::sdk nlohmann_json::nlohmann_json
-  HEADERS ${PROJECT_SOURCE_DIR}/base/json_reader.h)
+# Only headers of the system: clones share precompiled headers through ccache (NereidBuild.cmake), and each has headers of its own.
+nereid_precompiled(nereid_library_headers TYPE LIBRARY LIBS nlohmann_json::nlohmann_json HEADERS <nlohmann/json.hpp>)
 if(GTest_FOUND AND NEREID_BUILD_TESTS)
   nereid_precompiled(nereid_test_headers TYPE EXECUTABLE LIBS nlohmann_json::nlohmann_json GTest::gtest
     HEADERS <nlohmann/json.hpp> <gtest/gtest.h> OPTIONS -O0 ${NEREID_TEST_OPTIONS})

@@ -11,10 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/source_path.h"
+
 namespace {
 
-const std::string kAbiDir = NEREID_SOURCE_DIR "/tests/backend_api/abi/";
-const std::string kHeaderDir = NEREID_SOURCE_DIR "/backend_api/include/triton/core/";
+const std::string kAbiDir = nereid::SourcePath("tests/backend_api/abi/");
+const std::string kHeaderDir = nereid::SourcePath("backend_api/include/triton/core/");
 
 // Functions that hosts export although the tables do not list them.
 const std::set<std::string> kAdditions = {"TRITONCACHE_CacheEntryNew",

@@ -10,6 +10,7 @@
 #include "repo_templates/tool/llm_tables.h"
 #include "repo_templates/tool/new_repository.h"
 #include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/source_path.h"
 #include "tests/support/test_folder.h"
 
 namespace nereid::repo {
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path kRepositories = fs::path(NEREID_SOURCE_DIR) / "tests/repo_templates/repositories";
+const fs::path kRepositories = SourcePath("tests/repo_templates/repositories");
 
 std::set<std::string> Cases() {
   std::set<std::string> names;
@@ -76,7 +77,7 @@ TEST(CheckTest, APathOneFolderTooLowIsOneError) {
 }
 
 TEST(CheckTest, TheDocumentedTablesAreThoseOfTheCode) {
-  EXPECT_EQ(ReadFile(fs::path(NEREID_SOURCE_DIR) / "docs/llm_tables.md"), EngineTablesPage())
+  EXPECT_EQ(ReadFile(SourcePath("docs/llm_tables.md")), EngineTablesPage())
       << "docs/llm_tables.md: write it with `nereid-repo tables`";
 }
 
@@ -154,7 +155,7 @@ class CheckCheckpointTest : public testing::Test {
     options.checkpoint = folder_ / "checkpoint";
     options.out = folder_ / "repository";
     options.backend = "cpu_reference";
-    options.templates = (fs::path(NEREID_SOURCE_DIR) / "repo_templates/llm").string();
+    options.templates = SourcePath("repo_templates/llm");
     const Status status = NewLlm(options);
     EXPECT_TRUE(status.ok()) << status.message();
   }

@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/source_path.h"
 #include "tests/support/test_folder.h"
 
 namespace nereid::repo {
@@ -170,8 +171,7 @@ TEST_F(CheckpointTest, DetectsTruncatedWeights) {
 // The tool does not link the engine. This test keeps its list of architectures equal to the
 // engine's.
 TEST(SupportedModelTypesTest, AreThoseOfTheEngine) {
-  const std::string table =
-      ReadFile(fs::path(NEREID_SOURCE_DIR) / "backends/llm_core/model/architecture.cc");
+  const std::string table = ReadFile(SourcePath("backends/llm_core/model/architecture.cc"));
   const std::regex entry("\\{\"([a-z0-9_]+)\", \"[A-Za-z0-9]+\",\\s+Build");
   std::vector<std::string> types;
   for (std::sregex_iterator it(table.begin(), table.end(), entry), end; it != end; ++it) {

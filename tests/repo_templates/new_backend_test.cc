@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/source_path.h"
 #include "tests/support/test_folder.h"
 
 namespace nereid::repo {
@@ -11,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kTemplate = (fs::path(NEREID_SOURCE_DIR) / "backend_api/template").string();
+const std::string kTemplate = SourcePath("backend_api/template");
 
 TEST(NewBackendTest, RenamesFilesAndNames) {
   const TestFolder folder;
@@ -34,7 +35,7 @@ TEST(NewBackendTest, RenamesFilesAndNames) {
 
 TEST(NewBackendTest, RenamesTheClassesOfTheStreamingSample) {
   const TestFolder folder;
-  const std::string sample = (fs::path(NEREID_SOURCE_DIR) / "backend_api/stream_template").string();
+  const std::string sample = SourcePath("backend_api/stream_template");
   const Status status = CopyBackendTemplate({"word_stream", sample, folder / "out"});
   ASSERT_TRUE(status.ok()) << status.message();
   const std::string source = ReadFile(folder / "out/word_stream.cc");

@@ -7,6 +7,7 @@
 #include "host/core/config/config_loader.h"
 #include "repo_templates/tool/check.h"
 #include "tests/repo_templates/small_checkpoint.h"
+#include "tests/support/source_path.h"
 #include "tests/support/test_folder.h"
 
 namespace nereid::repo {
@@ -19,7 +20,7 @@ class NewLlmTest : public testing::Test {
   NewLlmTest() {
     options_.checkpoint = folder_ / "checkpoint";
     options_.out = folder_ / "repository";
-    options_.templates = std::string(NEREID_SOURCE_DIR) + "/repo_templates/llm";
+    options_.templates = SourcePath("repo_templates/llm");
     WriteSoundCheckpoint(options_.checkpoint);
   }
 

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/source_path.h"
+
 namespace nereid::cpu::testing {
 
 struct GoldenPrompt {
@@ -62,15 +64,14 @@ inline std::string TestName(std::string checkpoint) {
 inline constexpr auto kNameOfCheckpoint = [](const auto& info) { return TestName(info.param); };
 
 inline std::filesystem::path TreeDataFolder() {
-  return std::filesystem::path(NEREID_SOURCE_DIR) / "tests" / "data" / "tiny";
+  return SourcePath("tests/data/tiny");
 }
 
 // The folder of checkpoint `name`; empty if neither data folder has it.
 inline std::string FindTiny(const std::string& name) {
   const char* data = std::getenv("NEREID_TEST_DATA");
   for (const std::filesystem::path& folder :
-       {std::filesystem::path(data != nullptr ? data : NEREID_SOURCE_DIR "/../shared/data") /
-            "tiny",
+       {std::filesystem::path(data != nullptr ? data : SourcePath("../shared/data")) / "tiny",
         TreeDataFolder()}) {
     if (std::filesystem::exists(folder / name / "golden.json")) return (folder / name).string();
   }

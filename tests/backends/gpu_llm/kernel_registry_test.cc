@@ -17,6 +17,7 @@
 #include "backends/gpu_llm/model/sharding.h"
 #include "backends/gpu_llm/step_plan.h"
 #include "backends/llm_core/model/architecture.h"
+#include "tests/support/source_path.h"
 
 namespace nereid::gpu {
 namespace {
@@ -53,8 +54,7 @@ struct Shape {
 const std::vector<Shape>& Shapes() {
   static const std::vector<Shape> shapes = [] {
     std::vector<Shape> read;
-    const std::filesystem::path folder =
-        std::filesystem::path(NEREID_SOURCE_DIR) / "bench/gpu_llm/shapes";
+    const std::filesystem::path folder = SourcePath("bench/gpu_llm/shapes");
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
       const auto config = llm::Checkpoint::OpenConfig(entry.path().string());
       EXPECT_TRUE(config.ok()) << config.status().message();
@@ -243,8 +243,7 @@ TEST(KernelRegistryTest, ValuesHaveStagesWhereBlocksShareMultiprocessors) {
 
 // After an intended change, run the test with NEREID_WRITE_DOCS=1 to write the file.
 TEST(KernelRegistryTest, ChoicesForTheShapesAreThoseOfTheFile) {
-  const std::string path =
-      std::string(NEREID_SOURCE_DIR) + "/tests/backends/gpu_llm/kernel_choices.txt";
+  const std::string path = SourcePath("tests/backends/gpu_llm/kernel_choices.txt");
   std::ostringstream choices;
   for (const Shape& shape : Shapes()) WriteChoices(shape, choices);
   if (std::getenv("NEREID_WRITE_DOCS") != nullptr) {

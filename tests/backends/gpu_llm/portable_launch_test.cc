@@ -11,6 +11,7 @@
 #include "backends/gpu_llm/kernels/gemm/tile_gemm_shape.h"
 #include "backends/gpu_llm/kernels/portable/decode_step_shape.h"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
+#include "tests/support/source_path.h"
 
 namespace nereid::gpu {
 namespace {
@@ -74,7 +75,7 @@ struct CompiledFile {
 };
 
 std::vector<CompiledFile> ReadCompiledFiles() {
-  std::ifstream in(NEREID_SOURCE_DIR "/bench/results/gpu_portable_code.csv");
+  std::ifstream in(SourcePath("bench/results/gpu_portable_code.csv"));
   std::vector<CompiledFile> files;
   for (std::string line; std::getline(in, line);) {
     if (line.starts_with('#') || line.starts_with("file,")) continue;

@@ -3,10 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/source_path.h"
+
 namespace nereid::llm {
 namespace {
 
-constexpr const char* kDemo = NEREID_SOURCE_DIR "/demo/model";  // 4,096 tokens
+const std::string kDemo = SourcePath("demo/model");  // 4,096 tokens
 
 TEST(LazyTokenizerTest, ATokenizerOfAnotherFolderHasToFitTheVocabulary) {
   LazyTokenizer tokenizer(kDemo, true, std::nullopt);

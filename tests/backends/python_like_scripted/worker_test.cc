@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backends/python_like_scripted/tensor_codec.h"
+#include "tests/support/source_path.h"
 #include "tests/support/test_folder.h"
 #include "tests/support/thread_creation_blocker.h"
 
@@ -66,8 +67,8 @@ class TritonPythonModel:
 // The first of these interpreters that has NumPy; empty if none has.
 std::string Interpreter() {
   static const std::string found = [] {
-    std::vector<std::string> places = {std::string(NEREID_SOURCE_DIR) + "/build/venv/bin/python",
-                                       "python3", "/usr/bin/python3"};
+    std::vector<std::string> places = {SourcePath("build/venv/bin/python"), "python3",
+                                       "/usr/bin/python3"};
     if (const char* named = std::getenv("NEREID_PYTHON")) places.insert(places.begin(), named);
     for (const std::string& place : places) {
       if (std::system((place + " -c 'import numpy' >/dev/null 2>&1").c_str()) == 0) return place;
@@ -132,8 +133,7 @@ class WorkerTest : public testing::Test {
     options.label = "model 'm'";
     options.name = "m";
     options.command.arguments = {
-        Interpreter(), std::string(NEREID_SOURCE_DIR) +
-                           "/backends/python_like_scripted/worker/nereid_python_worker.py"};
+        Interpreter(), SourcePath("backends/python_like_scripted/worker/nereid_python_worker.py")};
     options.command.environment = EnvironmentWith({"PYTHONDONTWRITEBYTECODE=1"});
     options.region_bytes = 4096;
     options.region_growth_bytes = 4096;

@@ -17,6 +17,7 @@
 #include "backends/tokenizer/lib/text/utf8.h"
 #include "backends/tokenizer/lib/tokenizer.h"
 #include "tests/support/sanitizer.h"
+#include "tests/support/source_path.h"
 #include "tests/support/test_folder.h"
 
 namespace nereid::tokenizer {
@@ -28,8 +29,7 @@ inline constexpr size_t kLongTextBytes = kHasSanitizer ? size_t{1} << 14 : size_
 // Returns the folder of the shared test data, or nothing if this machine does not have it.
 inline std::optional<std::filesystem::path> TestData() {
   const char* set = std::getenv("NEREID_TEST_DATA");
-  const std::filesystem::path folder =
-      set != nullptr ? set : std::filesystem::path(NEREID_SOURCE_DIR) / "../shared/data";
+  const std::filesystem::path folder = set != nullptr ? set : SourcePath("../shared/data");
   if (!std::filesystem::exists(folder / "tokenizers")) return std::nullopt;
   return folder;
 }

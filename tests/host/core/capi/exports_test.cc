@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 
+#include "tests/support/source_path.h"
 #include "triton/core/tritoncache.h"
 #include "triton/core/tritonrepoagent.h"
 #include "triton/core/tritonserver.h"
@@ -30,7 +31,7 @@ const std::set<std::string> kExtensions = {"NEREID_InputMemoryDelete",
 
 std::set<std::string> DeclaredIn(const std::string& header) {
   std::set<std::string> names;
-  std::ifstream file(NEREID_SOURCE_DIR "/backend_api/" + header);
+  std::ifstream file(nereid::SourcePath("backend_api/" + header));
   const std::string text(std::istreambuf_iterator<char>(file), {});
   const std::regex declaration(
       R"(\n(TRITON[A-Z]+)_DECLSPEC[^();]*?\b((TRITON[A-Z]+|NEREID)_[A-Za-z0-9]+)\()");

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/host/core/config/temp_model.h"
+#include "tests/support/source_path.h"
 
 namespace nereid::core::config {
 namespace {
@@ -18,7 +19,7 @@ class GoldenConfigTest : public testing::TestWithParam<const char*> {};
 
 TEST_P(GoldenConfigTest, EqualsTheRecordedAnswer) {
   const std::string model = GetParam();
-  const fs::path golden = fs::path(NEREID_SOURCE_DIR) / "tests/host/core/config/golden";
+  const fs::path golden = SourcePath("tests/host/core/config/golden");
   const TempModel folder(ReadAll(golden / (model + ".pbtxt")), model);
   if (model != "ens") folder.Write("1/model.py", "");
 

@@ -8,6 +8,7 @@
 
 #include "host/frontend/openai/fields/field_table.h"
 #include "nereid/status.h"
+#include "tests/support/source_path.h"
 
 namespace nereid::openai {
 namespace {
@@ -55,7 +56,7 @@ std::string Tables() {
 }
 
 TEST(FieldsPageTest, ThePageListsTheFieldsOfTheTable) {
-  const std::string path = NEREID_SOURCE_DIR "/docs/openai.md";
+  const std::string path = SourcePath("docs/openai.md");
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   const std::string page = text.str();

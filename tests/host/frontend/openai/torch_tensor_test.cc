@@ -7,6 +7,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "tests/support/source_path.h"
+
 namespace nereid::openai {
 namespace {
 
@@ -14,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 std::string FileOf(const std::string& name) {
-  std::ifstream in(NEREID_SOURCE_DIR "/tests/fuzz/torch_tensor/corpus/" + name, std::ios::binary);
+  std::ifstream in(SourcePath("tests/fuzz/torch_tensor/corpus/" + name), std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
