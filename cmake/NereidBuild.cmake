@@ -33,11 +33,11 @@ if(NEREID_CCACHE AND NOT NEREID_QUICK_BUILD)
   set(ccache_settings ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${PROJECT_SOURCE_DIR})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${ccache_settings} ${NEREID_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${ccache_settings} ${NEREID_CCACHE})
-  # For nvcc ccache would also compare the folder in which it is called.
+  # Without CCACHE_NOHASHDIR ccache finds an object of nvcc only in the folder in which nvcc was called, and so in one clone.
   set(NEREID_NVCC_LAUNCHER ${ccache_settings} CCACHE_NOHASHDIR=1 ${NEREID_CCACHE})
 endif()
 if(NOT CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
-  # Objects are the same in every clone: paths of sources are relative to the top level. Debuggers need them absolute.
+  # Replaces absolute paths of sources in objects, so that clones can share them. The dev preset keeps these paths, because debuggers need them.
   add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
 endif()
 find_program(NEREID_MOLD mold)

@@ -37,7 +37,7 @@ function(nereid_precompiled name)
     <filesystem> <fstream> <functional> <map> <memory> <mutex> <optional> <set> <span> <string> <string_view> <thread> <unordered_map>
     <utility> <variant> <vector> ${arg_HEADERS})
 endfunction()
-# Only headers of the system: clones share precompiled headers through ccache (NereidBuild.cmake), and each has headers of its own.
+# It has only headers of the system, because ccache may take a precompiled header from another clone (NereidBuild.cmake), whose own headers may differ.
 nereid_precompiled(nereid_library_headers TYPE LIBRARY LIBS nlohmann_json::nlohmann_json HEADERS <nlohmann/json.hpp>)
 if(GTest_FOUND AND NEREID_BUILD_TESTS)
   nereid_precompiled(nereid_test_headers TYPE EXECUTABLE LIBS nlohmann_json::nlohmann_json GTest::gtest

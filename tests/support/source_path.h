@@ -1,11 +1,12 @@
-// Where the sources are, for tests that read files of the repository.
+// For tests that read files of the repository.
 #pragma once
 
 #include <string>
 
 namespace nereid {
 
-// The absolute path of a file or folder of the repository. `name`: relative to the top level.
+// Returns the absolute path of a file or folder of the repository. `name` is its path relative to
+// the top level.
 std::string SourcePath(const std::string& name);
 
 }  // namespace nereid
