@@ -223,8 +223,7 @@ struct DecodeStepRule {
   int max_rows;
 };
 // A model uses the first rule that fits it. For more rows than a rule says, and for models that no
-// rule fits, separate kernels are not slower, except for general layers, for which no kernel has
-// several rows.
+// rule fits, separate kernels are not slower.
 constexpr DecodeStepRule kDecodeStepRules[] = {
     {kBothForms, WeightFormat::kBf16, StepLayers::kPlain, 0, kDecodeStepRows},
     {kBothForms, WeightFormat::kFp8, StepLayers::kPlain, 0, kDecodeStepRows},
