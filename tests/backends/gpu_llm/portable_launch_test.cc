@@ -121,13 +121,13 @@ TEST_P(PortableLaunchTest, ProductsFit) {
   ExpectFits(0, 2 * 256, 128);
 }
 
-// A block on each multiprocessor. A KV block of heads of 128 takes two adjacent slots.
+// A block on each multiprocessor. A KV block of heads of 128 takes two adjacent slots of the ring.
 TEST_P(PortableLaunchTest, TheFusedDecodeStepFits) {
-  EXPECT_EQ(portable_shape::kStepSlots % 2, 0);
+  const int num_slots = portable_shape::NumStepSlots(GetParam().block_shared_kb * 1024);
+  EXPECT_EQ(num_slots, GetParam().block_shared_kb < 163 ? 4 : 8);
   EXPECT_LE(HeadBytes(128), 2 * portable_shape::kStepSlotBytes);
-  ExpectFits(
-      portable_shape::kStepStateBytes + portable_shape::kStepSlots * portable_shape::kStepSlotBytes,
-      portable_shape::kStepThreads, portable_shape::kStepRegisters);
+  ExpectFits(portable_shape::StepSharedBytes(num_slots), portable_shape::kStepThreads,
+             portable_shape::kStepRegisters);
 }
 
 // Every kernel of the tile GEMM that is compiled.

@@ -4,17 +4,25 @@
 
 namespace nereid::gpu::portable_shape {
 
-inline constexpr int kCopyWarps = 2;
+inline constexpr int kCopyWarps = 4;
 inline constexpr int kStepThreads = 32 * (8 + 4);
 // All blocks run at the same time, one on each multiprocessor.
 inline constexpr int kStepRegisters = 168;
 
 // A slot holds 16 rows of 1,024 bytes, with a pitch that avoids bank conflicts, or 16 blocks of
-// int4 weights, or half of a KV block. More slots would fit on some GPUs. With twelve, an H200
-// decoded 1 % faster at batch 1 in bf16 and 4 % slower in int4; the cause was not found.
+// int4 weights, or half of a KV block.
 inline constexpr int kStepSlotBytes = 16 * (1024 + 64);
-inline constexpr int kStepSlots = 4;
+inline constexpr int kMaxStepSlots = 8;
 // What lies before the ring.
-inline constexpr int kStepStateBytes = 22 * 1024 + 512;
+inline constexpr int kStepStateBytes = 23 * 1024 + 512;
+
+constexpr int StepSharedBytes(int num_slots) {
+  return kStepStateBytes + num_slots * kStepSlotBytes;
+}
+// Slots of the ring on a GPU where a block may have so many bytes of shared memory: four for the 99
+// KB of 8.6, 8.9 and 12.0.
+constexpr int NumStepSlots(int shared_bytes) {
+  return StepSharedBytes(kMaxStepSlots) <= shared_bytes ? kMaxStepSlots : 4;
+}
 
 }  // namespace nereid::gpu::portable_shape

@@ -16,7 +16,9 @@
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
-constexpr int kSharedBytes = kStateBytes + kRingBytes;
+inline int SharedBytes(int num_slots) {
+  return kStateBytes + num_slots * kSlotBytes;
+}
 
 // Copies a layer's fields from global to shared memory, a word for each of the first threads. The
 // constructor loads the words, so that Store() does not wait for them.
@@ -200,7 +202,7 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
   SharedState& shared = *reinterpret_cast<SharedState*>(memory);
   char* const ring = memory + kStateBytes;
   if (threadIdx.x == 0) {
-    for (int slot = 0; slot < kSlots; ++slot) {
+    for (int slot = 0; slot < NumSlots(p); ++slot) {
       BarrierInit(shared.full + slot, kFullArrivals);
       BarrierInit(shared.empty + slot, kWarps);
     }
@@ -216,16 +218,22 @@ __global__ void __launch_bounds__(kThreads, 1) DecodeStepKernel(const DecodeStep
   __syncthreads();
   if (threadIdx.x >= 32 * kWarps) {
     GiveRegisters();
-    constexpr int kFirstIdle = 32 * (kWarps + kCopyWarps), kIdle = kThreads - kFirstIdle;
-    if (threadIdx.x < kFirstIdle) {
+    constexpr int kFirstIdle = 32 * (kWarps + kCopyWarps);
+    if constexpr (kFirstIdle == kThreads) {
+      const ExchangeClearing clearing(p, shared, 32 * kWarps);
+      clearing.ClearPadding();
+      Producer<kFormat, kCache, kHeadDim, kLayers>(p, ring, shared).Run();
+      clearing.ClearOtherSet();
+    } else if (threadIdx.x < kFirstIdle) {
       Producer<kFormat, kCache, kHeadDim, kLayers>(p, ring, shared).Run();
     } else {
-      ClearExchange(p, shared, static_cast<int>(blockIdx.x * kIdle + threadIdx.x) - kFirstIdle,
-                    static_cast<int>(gridDim.x) * kIdle);
+      const ExchangeClearing clearing(p, shared, kFirstIdle);
+      clearing.ClearPadding();
+      clearing.ClearOtherSet();
     }
   } else {
     TakeRegisters();
-    Consumer consumer(ring, shared);
+    Consumer consumer(p, ring, shared);
     Compute<kFormat, kCache, kHeadDim, kResident, kLayers, kOneRow>(p, consumer);
   }
 }
@@ -248,12 +256,13 @@ bool DispatchKernel(const DecodeStepSizes& sizes, const Use& use) {
 
 template <WeightFormat kFormat, CacheFormat kCache>
 bool StepKernels<kFormat, kCache>::Fit(const DecodeStepSizes& sizes) {
-  const auto fits = [](auto kernel) {
+  const int shared_bytes = SharedBytes(ChooseNumSlots());
+  const auto fits = [shared_bytes](auto kernel) {
     int blocks = 0;
     const bool fits = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                           kSharedBytes) == cudaSuccess &&
+                                           shared_bytes) == cudaSuccess &&
                       cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, kThreads,
-                                                                    kSharedBytes) == cudaSuccess &&
+                                                                    shared_bytes) == cudaSuccess &&
                       blocks >= 1;
     if (!fits) (void)cudaGetLastError();
     return fits;
@@ -264,21 +273,23 @@ bool StepKernels<kFormat, kCache>::Fit(const DecodeStepSizes& sizes) {
 }
 
 template <WeightFormat kFormat, CacheFormat kCache>
-void StepKernels<kFormat, kCache>::Launch(const DecodeStepParams& p, int num_processors,
+void StepKernels<kFormat, kCache>::Launch(const DecodeStepParams& params, int num_processors,
                                           cudaStream_t stream) {
+  DecodeStepParams p = params;
+  p.num_slots = ChooseNumSlots();
   cudaLaunchAttribute attribute = {};
   attribute.id = cudaLaunchAttributeCooperative;
   attribute.val.cooperative = 1;
   cudaLaunchConfig_t config = {};
   config.gridDim = num_processors;
   config.blockDim = kThreads;
-  config.dynamicSmemBytes = kSharedBytes;
+  config.dynamicSmemBytes = SharedBytes(p.num_slots);
   config.stream = stream;
   config.attrs = &attribute;
   config.numAttrs = 1;
   const auto launch = [&](auto kernel) {
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                kSharedBytes) == cudaSuccess &&
+                                SharedBytes(p.num_slots)) == cudaSuccess &&
            cudaLaunchKernelEx(&config, kernel, p) == cudaSuccess;
   };
   p.num_rows == 1 ? DispatchKernel<kFormat, kCache, true>(SizesOf(p), launch)

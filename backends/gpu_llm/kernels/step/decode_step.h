@@ -93,6 +93,7 @@ struct DecodeStepParams {
   // [num_rows, 2 * hidden_size]: the input of q, k and v in the first layer, as an EAGLE-3 head has
   // it. Null: the normed residual.
   const __nv_bfloat16* input;
+  int num_slots;  // of the ring of weights; set by the launch
 };
 
 inline DecodeStepSizes SizesOf(const DecodeStepParams& p) {

@@ -287,9 +287,6 @@ class TilePairEpilogue {
     const int thread = threadIdx.x, warp = thread / 32, lane = thread % 32;
     value = 0.0f;
     if constexpr (kOneRow) {
-      // A warp can be at most three pairs ahead of another one, because the ring has room for
-      // three.
-      static_assert(kSlots <= 2 * (kRowBuffers - 1));
       float(&all)[kWarps][32] = shared.row_sums[pair_ % kRowBuffers];
       if (lane % 4 == 0) {
 #pragma unroll

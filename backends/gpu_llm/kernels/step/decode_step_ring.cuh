@@ -12,8 +12,8 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 struct RingPosition {
   int slot = 0;
   uint32_t parity = 0;
-  __device__ __forceinline__ void Advance() {
-    if (++slot == kSlots) slot = 0, parity ^= 1;
+  __device__ __forceinline__ void Advance(const DecodeStepParams& p) {
+    if (++slot == NumSlots(p)) slot = 0, parity ^= 1;
   }
 };
 
@@ -101,22 +101,25 @@ class Producer {
   }
 
  private:
-  // Waits for the next free slot and begins `bytes` of copies. The bytes in flight are limited to
-  // little more than the memory needs, because other L2 requests would queue behind them.
+  // Waits for the next free slot and begins `bytes` of copies. If a ring has room for much more
+  // than the memory needs, the bytes in flight are limited, because other L2 requests would queue
+  // behind them.
   __device__ char* BeginSlot(int bytes) {
     WaitForSlot(shared_.empty + position_.slot, position_.parity);
-    while (num_in_flight_ >= max_in_flight_) {
-      WaitForSlot(shared_.full + oldest_in_flight_.slot, oldest_in_flight_.parity);
-      oldest_in_flight_.Advance();
-      --num_in_flight_;
+    if constexpr (kMaxInFlight < kMaxSlots) {
+      while (num_in_flight_ >= max_in_flight_) {
+        WaitForSlot(shared_.full + oldest_in_flight_.slot, oldest_in_flight_.parity);
+        oldest_in_flight_.Advance(p_);
+        --num_in_flight_;
+      }
+      ++num_in_flight_;
     }
-    ++num_in_flight_;
     copy_.Begin(shared_.full + position_.slot, bytes);
     return ring_ + position_.slot * kSlotBytes;
   }
   __device__ void EndSlot() {
     copy_.End();
-    position_.Advance();
+    position_.Advance(p_);
   }
 
   // Copies tiles blockIdx, + grid, ...: two at a time, chunk by chunk, in the order of the
@@ -232,7 +235,8 @@ __device__ __forceinline__ void SyncConsumers() {
 // order.
 class Consumer {
  public:
-  __device__ Consumer(char* ring, SharedState& shared) : ring_(ring), shared_(&shared) {}
+  __device__ Consumer(const DecodeStepParams& params, char* ring, SharedState& shared)
+      : p_(params), ring_(ring), shared_(&shared) {}
   // Waits for the next slot, or for kCount slots that are adjacent.
   template <int kCount = 1>
   __device__ __forceinline__ char* Wait() {
@@ -252,7 +256,7 @@ class Consumer {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
       if (threadIdx.x % 32 == 0) BarrierArrive(shared_->empty + position_.slot);
-      position_.Advance();
+      position_.Advance(p_);
     }
   }
   // Waits until the selection of experts of the layer before may be overwritten.
@@ -265,6 +269,7 @@ class Consumer {
   }
 
  private:
+  const DecodeStepParams& p_;
   char* ring_;
   SharedState* shared_;
   RingPosition position_;
@@ -353,24 +358,41 @@ __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, u
   return to;
 }
 
-// Called by idle threads, `thread` of `count` over all blocks. Marks the other set's words as not
-// ready. Clears the attention rows of padding, since no unit computes them.
-__device__ __forceinline__ void ClearExchange(const DecodeStepParams& p, const SharedState& shared,
-                                              int thread, int count) {
-  const auto fill = [&](bf16* to, int64_t num_values, uint32_t word) {
-    auto* chunks = reinterpret_cast<uint4*>(to);
-    for (int64_t i = thread; i < num_values / 8; i += count) chunks[i] = {word, word, word, word};
-  };
-  for (int row = 0; row < p.num_rows; ++row) {
-    if (p.cache_slots[row] >= 0) continue;
-    for (int layer = 0; layer < p.num_layers; ++layer) {
-      const LayerExchange to = ExchangeOf(p, shared.set, layer);
-      fill(to.attention + row * to.stride, p.num_heads * p.head_dim, 0);
+// Clears the exchange, with the threads from number `first` on of each block.
+class ExchangeClearing {
+ public:
+  __device__ ExchangeClearing(const DecodeStepParams& p, const SharedState& shared, int first)
+      : p_(p),
+        shared_(shared),
+        number_(static_cast<int>(blockIdx.x * (kThreads - first) + threadIdx.x) - first),
+        count_(static_cast<int>(gridDim.x) * (kThreads - first)) {}
+
+  // The attention of rows that are padding, since no unit computes it. This launch reads it.
+  __device__ __forceinline__ void ClearPadding() const {
+    for (int row = 0; row < p_.num_rows; ++row) {
+      if (p_.cache_slots[row] >= 0) continue;
+      for (int layer = 0; layer < p_.num_layers; ++layer) {
+        const LayerExchange to = ExchangeOf(p_, shared_.set, layer);
+        Fill(to.attention + row * to.stride, p_.num_heads * p_.head_dim, 0);
+      }
     }
   }
-  if (p.num_layers == 0) return;
-  const LayerExchange other = ExchangeOf(p, 1 - shared.set, 0);
-  fill(other.qkv, int64_t{shared.num_rows_to_clear} * other.stride, kNotReady);
-}
+  // Marks the words of the other set as not ready, for the next launch.
+  __device__ __forceinline__ void ClearOtherSet() const {
+    if (p_.num_layers == 0) return;
+    const LayerExchange other = ExchangeOf(p_, 1 - shared_.set, 0);
+    Fill(other.qkv, int64_t{shared_.num_rows_to_clear} * other.stride, kNotReady);
+  }
+
+ private:
+  __device__ __forceinline__ void Fill(bf16* to, int64_t num_values, uint32_t word) const {
+    auto* chunks = reinterpret_cast<uint4*>(to);
+    for (int64_t i = number_; i < num_values / 8; i += count_) chunks[i] = {word, word, word, word};
+  }
+
+  const DecodeStepParams& p_;
+  const SharedState& shared_;
+  const int number_, count_;  // of this thread, of all of them
+};
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

@@ -15,12 +15,13 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kWarps = 8;  // of a block, that compute
 // Four more warps, because the native form assigns registers to groups of four: kCopyWarps copy,
-// the others clear the exchange.
+// the others clear the exchange. Where there are no others, those that copy clear it, too.
 constexpr int kThreads = 32 * (kWarps + 4);
 constexpr int kTileOutputs = kDecodeStepTileOutputs;
 constexpr int kPreloadedUnits = 4;
-// Of SharedState::row_sums. Each buffer has a named barrier, from this number on.
-constexpr int kRowBuffers = 4, kFirstRowBarrier = 4;
+// Of SharedState::row_sums: a warp can be at most kMaxSlots / 2 pairs of tiles ahead of another
+// one, because the ring has room for so many. Each buffer has a named barrier, from this number on.
+constexpr int kRowBuffers = kMaxSlots / 2 + 1, kFirstRowBarrier = 4;
 
 // What a slot of the ring holds of a weight matrix: 16 outputs (a tile) and kColumns columns of the
 // depth. These columns are divided into K tiles, and each compute warp multiplies an eighth of the
@@ -45,9 +46,8 @@ struct Chunk<WeightFormat::kInt4> {  // blocks in their memory layout, eight for
 // Adjacent slots of a KV block. The first of them has a number that is a multiple of it.
 template <int kHeadDim>
 constexpr int kBlockSlots = static_cast<int>((HeadBytes(kHeadDim) + kSlotBytes - 1) / kSlotBytes);
-constexpr int kRingBytes = kSlots * kSlotBytes;
 // The most slots that are being filled with blocks of a quantized cache at the same time.
-constexpr int kMaxContextInFlight = 2 * kMaxInFlight < kSlots ? 2 * kMaxInFlight : kSlots;
+constexpr int kMaxContextInFlight = 2 * kMaxInFlight < kMaxSlots ? 2 * kMaxInFlight : kMaxSlots;
 
 // The experts of a layer that the step's rows have selected, in the order in which they are read.
 struct SelectedExperts {
@@ -109,7 +109,7 @@ struct AttentionUnit {
 };
 
 struct SharedState {
-  uint64_t full[kSlots], empty[kSlots];
+  uint64_t full[kMaxSlots], empty[kMaxSlots];
   uint64_t selected;  // a barrier whose phases end when the experts of a layer are selected
   uint64_t copied;    // one whose phases end when the copying warps have read that selection
   SelectedExperts experts;

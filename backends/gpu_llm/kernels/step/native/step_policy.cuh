@@ -4,16 +4,25 @@
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
+#include "backends/gpu_llm/kernels/step/decode_step.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kCopyWarps = 1;
-constexpr int kSlots = 6, kSlotBytes = 34816;
+constexpr int kMaxSlots = 6, kSlotBytes = 34816;
 // Slots that are filled at the same time. More do not increase the bandwidth, fewer reduce it.
 constexpr int kMaxInFlight = 2;
 // Bytes of a row of bf16 or fp8 weights in a slot, and K tiles of int4 weights in a slot.
 constexpr int kSlotRowBytes = 2048, kSlotInt4KTiles = 4;
 constexpr int kFullArrivals = 1;  // at the barrier of a slot
+
+// Slots of the ring, which has the same number on all devices.
+inline int ChooseNumSlots() {
+  return kMaxSlots;
+}
+__device__ __forceinline__ int NumSlots(const DecodeStepParams& /*p*/) {
+  return kMaxSlots;
+}
 
 __device__ __forceinline__ void FenceSlotBarriers() {
   BarrierInitFence();

@@ -1,28 +1,44 @@
 // Every GPU from compute capability 8.0: several warps fill the ring by 16-byte asynchronous
 // copies. A slot has half of the native form's bytes, so that a ring of four fits into the 99 KB
-// that a block of threads may have on GPUs of 8.6, 8.9 and 12.0. fp8 weights are converted by
-// integer operations. Device code only.
+// that a block of threads may have on GPUs of 8.6, 8.9 and 12.0; where a block may have more, the
+// ring has eight. fp8 weights are converted by integer operations. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/kernels/portable/decode_step_shape.h"
+#include "backends/gpu_llm/kernels/step/decode_step.h"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 using portable_shape::kCopyWarps;
-constexpr int kSlots = portable_shape::kStepSlots;
+constexpr int kMaxSlots = portable_shape::kMaxStepSlots;
 constexpr int kSlotBytes = portable_shape::kStepSlotBytes;
-constexpr int kMaxInFlight = kSlots;
+constexpr int kMaxInFlight = kMaxSlots;
 constexpr int kSlotRowBytes = 1024, kSlotInt4KTiles = 2;
 constexpr int kFullArrivals = 32 * kCopyWarps;
 
+// Slots of the ring on the current device.
+inline int ChooseNumSlots() {
+  int device = 0, shared_bytes = 0;
+  (void)cudaGetDevice(&device);
+  (void)cudaDeviceGetAttribute(&shared_bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  return portable_shape::NumStepSlots(shared_bytes);
+}
+__device__ __forceinline__ int NumSlots(const DecodeStepParams& p) {
+  return p.num_slots;
+}
+
 __device__ __forceinline__ void FenceSlotBarriers() {}
+// Sleeps between two polls, because a warp that only polls takes issue slots from the others.
 __device__ __forceinline__ void WaitForSlot(uint64_t* barrier, uint32_t parity) {
   asm volatile(
       "{ .reg .pred done;\n"
       "wait: mbarrier.test_wait.parity.shared.b64 done, [%0], %1;\n"
-      "@!done bra wait; }" ::"r"(SharedAddress(barrier)),
+      "@done bra ready;\n"
+      "nanosleep.u32 20;\n"
+      "bra wait;\n"
+      "ready: }" ::"r"(SharedAddress(barrier)),
       "r"(parity)
       : "memory");
 }
