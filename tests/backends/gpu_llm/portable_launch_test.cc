@@ -121,11 +121,14 @@ TEST_P(PortableLaunchTest, ProductsFit) {
   ExpectFits(0, 2 * 256, 128);
 }
 
-// A block on each multiprocessor. A KV block of heads of 128 takes two adjacent slots of the ring.
+// A block on each multiprocessor. A KV block takes adjacent slots of the ring: two with heads of
+// 128, four with heads of 256.
 TEST_P(PortableLaunchTest, TheFusedDecodeStepFits) {
   const int num_slots = portable_shape::NumStepSlots(GetParam().block_shared_kb * 1024);
   EXPECT_EQ(num_slots, GetParam().block_shared_kb < 163 ? 4 : 8);
+  EXPECT_EQ(num_slots % 4, 0);
   EXPECT_LE(HeadBytes(128), 2 * portable_shape::kStepSlotBytes);
+  EXPECT_LE(HeadBytes(256), 4 * portable_shape::kStepSlotBytes);
   ExpectFits(portable_shape::StepSharedBytes(num_slots), portable_shape::kStepThreads,
              portable_shape::kStepRegisters);
 }

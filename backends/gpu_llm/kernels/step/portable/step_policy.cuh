@@ -14,7 +14,7 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 using portable_shape::kCopyWarps;
 constexpr int kMaxSlots = portable_shape::kMaxStepSlots;
 constexpr int kSlotBytes = portable_shape::kStepSlotBytes;
-constexpr int kMaxInFlight = kMaxSlots;
+constexpr int kMaxInFlight = kMaxSlots;  // no limit
 constexpr int kSlotRowBytes = 1024, kSlotInt4KTiles = 2;
 constexpr int kFullArrivals = 32 * kCopyWarps;
 
