@@ -257,6 +257,9 @@ struct DecodeStepLimit {
 constexpr DecodeStepLimit kDecodeStepLimits[] = {
     {"layers", [](const FusedDecoder& m) { return !m.spec->layers.empty(); }},
     {"one GPU", [](const FusedDecoder& m) { return m.num_gpus == 1; }},
+    // Without optimisation the launch fails on an H200; why was not found out.
+    {"kernels compiled with optimisation",
+     [](const FusedDecoder& m) { return m.has_optimised_kernels; }},
     {"steps that may depend on the batch", [](const FusedDecoder& m) { return m.mode == kFast; }},
     {"weights in GPU memory", [](const FusedDecoder& m) { return !m.streams_weights; }},
     {"matrices of one format", [](const FusedDecoder& m) { return m.has_plain_weights; }},

@@ -79,10 +79,14 @@ KernelForm CurrentForm() {
   return form.ok() ? *form : KernelForm::kPortable;
 }
 
+bool HasOptimisedKernels() {
+  return NEREID_HAS_OPTIMISED_KERNELS != 0;
+}
+
 std::string DescribeLoadedKernels(KernelForm form) {
   const LoadedKernelCode code = TableOf(form).LoadedCode();
   return DescribeKernels(form, code.ptx_version, code.binary_version) +
-         (NEREID_HAS_OPTIMISED_KERNELS ? "" : ", compiled without optimisation (slow)");
+         (HasOptimisedKernels() ? "" : ", compiled without optimisation (slow)");
 }
 
 inline namespace NEREID_KERNEL_FORM {

@@ -19,6 +19,9 @@ Result<KernelForm> SelectKernelForm(int32_t device);
 // [any thread]
 KernelForm CurrentForm();
 
+// Whether the kernels were compiled with optimisation (docs/gpu.md). [any thread]
+bool HasOptimisedKernels();
+
 // What the driver loaded for the current device, for the log.
 std::string DescribeLoadedKernels(KernelForm form);
 

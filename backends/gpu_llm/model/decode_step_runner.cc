@@ -78,12 +78,14 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
   DecodeStepParams& model = runner.model_;
   model.cache_format = cache_format;
   const DecodeStepSizes sizes = SizesOf(model);
-  const DecodeStepChoice choice = ChooseDecodeStep({.form = CurrentForm(),
-                                                    .mode = mode,
-                                                    .spec = &spec,
-                                                    .sizes = sizes,
-                                                    .has_plain_weights = HasPlainWeights(weights),
-                                                    .streams_weights = weights.stream != nullptr});
+  const DecodeStepChoice choice =
+      ChooseDecodeStep({.form = CurrentForm(),
+                        .mode = mode,
+                        .spec = &spec,
+                        .sizes = sizes,
+                        .has_plain_weights = HasPlainWeights(weights),
+                        .streams_weights = weights.stream != nullptr,
+                        .has_optimised_kernels = HasOptimisedKernels()});
   if (choice.max_rows == 0 || num_processors < 1 || !FitsDecodeStep(sizes)) return CreateResult();
   runner.num_processors_ = num_processors;
   runner.max_rows_ = choice.max_rows;

@@ -468,6 +468,9 @@ TEST(KernelRegistryTest, DecodeStepsInOneLaunchHaveAKernel) {
         ++num_fused;
         EXPECT_LE(choice.max_rows, kDecodeStepRows);
         ASSERT_GE(FindStepKernel(decoder.sizes), 0);
+        FusedDecoder not_optimised = decoder;
+        not_optimised.has_optimised_kernels = false;
+        EXPECT_STREQ(ChooseDecodeStep(not_optimised).missing, "kernels compiled with optimisation");
         for (const CacheFormat cache : {CacheFormat::kFp8, CacheFormat::kInt8}) {
           decoder.sizes.cache_format = cache;
           EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, choice.max_rows);
