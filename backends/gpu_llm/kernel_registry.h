@@ -123,7 +123,7 @@ struct FusedDecoder {
   bool has_plain_weights = true;
   bool streams_weights = false;  // from host memory
   int num_gpus = 1;
-  bool has_optimised_kernels = true;
+  bool has_optimised_kernels = true;  // kernels/forms.h
 };
 struct DecodeStepChoice {
   int max_rows = 0;               // of a step in one launch; 0: separate kernels

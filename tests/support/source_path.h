@@ -1,4 +1,4 @@
-// For tests that read files of the repository.
+// Tells tests where the files of the repository are.
 #pragma once
 
 #include <string>

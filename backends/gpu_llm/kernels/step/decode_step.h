@@ -93,7 +93,9 @@ struct DecodeStepParams {
   // [num_rows, 2 * hidden_size]: the input of q, k and v in the first layer, as an EAGLE-3 head has
   // it. Null: the normed residual.
   const __nv_bfloat16* input;
-  int num_slots;  // of the ring of weights; set by the launch
+  // Slots of the ring through which weights, keys and values come. RunDecodeStep() sets it; callers
+  // leave it.
+  int num_slots;
 };
 
 inline DecodeStepSizes SizesOf(const DecodeStepParams& p) {

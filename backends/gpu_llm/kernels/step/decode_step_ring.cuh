@@ -101,9 +101,9 @@ class Producer {
   }
 
  private:
-  // Waits for the next free slot and begins `bytes` of copies. If a ring has room for much more
-  // than the memory needs, the bytes in flight are limited, because other L2 requests would queue
-  // behind them.
+  // Waits until the next slot is free, and begins to copy `bytes` to it. If the form has a limit,
+  // also waits until fewer than max_in_flight_ slots are being filled, because other requests to
+  // the L2 cache wait behind these copies.
   __device__ char* BeginSlot(int bytes) {
     WaitForSlot(shared_.empty + position_.slot, position_.parity);
     if constexpr (kMaxInFlight < kMaxSlots) {
@@ -358,7 +358,8 @@ __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, u
   return to;
 }
 
-// Clears the exchange, with the threads from number `first` on of each block.
+// Clears the exchange. In each block of threads those with number `first` and above do this, each a
+// part of it.
 class ExchangeClearing {
  public:
   __device__ ExchangeClearing(const DecodeStepParams& p, const SharedState& shared, int first)

@@ -14,13 +14,14 @@
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 
 constexpr int kWarps = 8;  // of a block, that compute
-// Four more warps, because the native form assigns registers to groups of four: kCopyWarps copy,
-// the others clear the exchange. Where there are no others, those that copy clear it, too.
+// Four more warps, because the native form assigns registers to groups of four. kCopyWarps of them
+// copy to the ring, and the others clear the exchange. If all four copy, they also clear it.
 constexpr int kThreads = 32 * (kWarps + 4);
 constexpr int kTileOutputs = kDecodeStepTileOutputs;
 constexpr int kPreloadedUnits = 4;
-// Of SharedState::row_sums: a warp can be at most kMaxSlots / 2 pairs of tiles ahead of another
-// one, because the ring has room for so many. Each buffer has a named barrier, from this number on.
+// SharedState::row_sums has so many buffers, each with a named barrier, of which the first has the
+// number kFirstRowBarrier. The ring has room for kMaxSlots / 2 pairs of tiles, so that no warp is
+// more pairs ahead of another one.
 constexpr int kRowBuffers = kMaxSlots / 2 + 1, kFirstRowBarrier = 4;
 
 // What a slot of the ring holds of a weight matrix: 16 outputs (a tile) and kColumns columns of the

@@ -1,5 +1,5 @@
 // Hopper: one warp fills the ring by bulk copies, and gives its registers to the warps that
-// compute. One instruction converts two fp8 weights. Device code only.
+// compute. One instruction converts two fp8 weights. Only CUDA files include this file.
 #pragma once
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
@@ -16,7 +16,7 @@ constexpr int kMaxInFlight = 2;
 constexpr int kSlotRowBytes = 2048, kSlotInt4KTiles = 4;
 constexpr int kFullArrivals = 1;  // at the barrier of a slot
 
-// Slots of the ring, which has the same number on all devices.
+// Returns the number of slots of the ring, which is the same on all devices.
 inline int ChooseNumSlots() {
   return kMaxSlots;
 }

@@ -1,7 +1,8 @@
 // Every GPU from compute capability 8.0: several warps fill the ring by 16-byte asynchronous
 // copies. A slot has half of the native form's bytes, so that a ring of four fits into the 99 KB
-// that a block of threads may have on GPUs of 8.6, 8.9 and 12.0; where a block may have more, the
-// ring has eight. fp8 weights are converted by integer operations. Device code only.
+// that a block of threads may have on GPUs of 8.6, 8.9 and 12.0; where a block may have 163 KB,
+// the ring has eight. fp8 weights are converted by integer operations. Only CUDA files include this
+// file.
 #pragma once
 
 #include "backends/gpu_llm/kernels/device/async_copy.cuh"
@@ -14,11 +15,11 @@ namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
 using portable_shape::kCopyWarps;
 constexpr int kMaxSlots = portable_shape::kMaxStepSlots;
 constexpr int kSlotBytes = portable_shape::kStepSlotBytes;
-constexpr int kMaxInFlight = kMaxSlots;  // no limit
+constexpr int kMaxInFlight = kMaxSlots;  // all slots may be filled at the same time
 constexpr int kSlotRowBytes = 1024, kSlotInt4KTiles = 2;
 constexpr int kFullArrivals = 32 * kCopyWarps;
 
-// Slots of the ring on the current device.
+// Returns the number of slots of the ring on the current device.
 inline int ChooseNumSlots() {
   int device = 0, shared_bytes = 0;
   (void)cudaGetDevice(&device);
@@ -30,7 +31,8 @@ __device__ __forceinline__ int NumSlots(const DecodeStepParams& p) {
 }
 
 __device__ __forceinline__ void FenceSlotBarriers() {}
-// Sleeps between two polls, because a warp that only polls takes issue slots from the others.
+// Sleeps between two polls, so that a waiting warp leaves more cycles to the warps that copy and
+// compute.
 __device__ __forceinline__ void WaitForSlot(uint64_t* barrier, uint32_t parity) {
   asm volatile(
       "{ .reg .pred done;\n"
