@@ -145,7 +145,7 @@ Status GpuExecutor::Initialize() {
   NEREID_RETURN_IF_ERROR(MakeAdapters(limits.max_num_tokens));
   StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
   planned.max_decode_rows = padded;
-  planned.fused_rows = decoder_->fused_rows();
+  planned.fused = decoder_->fused_steps();
   planned.fused_item_blocks = FusedItemBlocks(CurrentForm(), spec.head_dim);
   planned.fused_item_units = StepItemUnits(spec.num_heads, spec.num_kv_heads);
   planned.attention_blocks =
@@ -349,7 +349,7 @@ int32_t GpuExecutor::StepsBeforeRecording(const StepShape& shape) const {
 }
 
 bool GpuExecutor::IsFused(const StepShape& shape) const {
-  return !shape.has_adapters && !shape.has_trees && shape.num_tokens <= decoder_->fused_rows();
+  return gpu::IsFused(shape, decoder_->fused_steps());
 }
 
 Status GpuExecutor::Run(const StepShape& shape, bool may_time) {

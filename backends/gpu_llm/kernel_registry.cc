@@ -220,27 +220,32 @@ struct DecodeStepRule {
   WeightFormat format;
   StepLayers layers;
   int min_expert_inner;  // experts of a shorter depth fill only parts of the ring's slots
+  int min_head_dim;
   int max_rows;
 };
 // A model uses the first rule that fits it. For more rows than a rule says, and for models that no
 // rule fits, separate kernels are not slower.
 constexpr DecodeStepRule kDecodeStepRules[] = {
-    {kBothForms, WeightFormat::kBf16, StepLayers::kPlain, 0, kDecodeStepRows},
-    {kBothForms, WeightFormat::kFp8, StepLayers::kPlain, 0, kDecodeStepRows},
-    {kBothForms, WeightFormat::kInt4, StepLayers::kPlain, 0, kDecodeStepRows},
-    {kNative, WeightFormat::kBf16, StepLayers::kExperts, 4096, 2},
-    {kNative, WeightFormat::kBf16, StepLayers::kExperts, 32, 4},
-    {kPortable, WeightFormat::kBf16, StepLayers::kExperts, 32, 1},
-    {kNative, WeightFormat::kInt4, StepLayers::kExperts, 4096, kDecodeStepRows},
-    {kNative, WeightFormat::kInt4, StepLayers::kExperts, 32, 1},
-    {kPortable, WeightFormat::kInt4, StepLayers::kExperts, 32, kDecodeStepRows},
-    {kNative, WeightFormat::kFp8, StepLayers::kExperts, 4096, kDecodeStepRows},
-    {kNative, WeightFormat::kFp8, StepLayers::kExperts, 64, 4},
-    {kPortable, WeightFormat::kFp8, StepLayers::kExperts, 4096, 1},
-    {kPortable, WeightFormat::kFp8, StepLayers::kExperts, 64, 4},
-    {kBothForms, WeightFormat::kBf16, StepLayers::kGeneral, 0, 1},
-    {kBothForms, WeightFormat::kFp8, StepLayers::kGeneral, 0, 1},
-    {kBothForms, WeightFormat::kInt4, StepLayers::kGeneral, 0, 1},
+    {kBothForms, WeightFormat::kBf16, StepLayers::kPlain, 0, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kFp8, StepLayers::kPlain, 0, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kInt4, StepLayers::kPlain, 0, 0, kDecodeStepRows},
+    {kNative, WeightFormat::kBf16, StepLayers::kExperts, 4096, 0, 2},
+    {kNative, WeightFormat::kBf16, StepLayers::kExperts, 32, 0, 4},
+    {kPortable, WeightFormat::kBf16, StepLayers::kExperts, 4096, 0, 2},
+    {kPortable, WeightFormat::kBf16, StepLayers::kExperts, 32, 0, kDecodeStepRows},
+    {kNative, WeightFormat::kInt4, StepLayers::kExperts, 4096, 0, kDecodeStepRows},
+    {kNative, WeightFormat::kInt4, StepLayers::kExperts, 32, 0, 1},
+    {kPortable, WeightFormat::kInt4, StepLayers::kExperts, 32, 0, kDecodeStepRows},
+    {kNative, WeightFormat::kFp8, StepLayers::kExperts, 4096, 0, kDecodeStepRows},
+    {kNative, WeightFormat::kFp8, StepLayers::kExperts, 64, 0, 4},
+    {kPortable, WeightFormat::kFp8, StepLayers::kExperts, 4096, 0, 1},
+    {kPortable, WeightFormat::kFp8, StepLayers::kExperts, 64, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kBf16, StepLayers::kGeneral, 0, 0, kDecodeStepRows},
+    {kNative, WeightFormat::kFp8, StepLayers::kGeneral, 0, 256, kDecodeStepRows},
+    {kNative, WeightFormat::kFp8, StepLayers::kGeneral, 0, 128, 4},
+    {kNative, WeightFormat::kFp8, StepLayers::kGeneral, 0, 0, 1},
+    {kPortable, WeightFormat::kFp8, StepLayers::kGeneral, 0, 0, kDecodeStepRows},
+    {kBothForms, WeightFormat::kInt4, StepLayers::kGeneral, 0, 0, kDecodeStepRows},
 };
 
 bool IsGeneral(const FusedDecoder& model) {
@@ -308,7 +313,7 @@ constexpr DecodeStepLimit kDecodeStepLimits[] = {
               m.sizes.experts_per_token <= kDecodeStepRowExperts &&
               m.sizes.experts_per_token <= m.sizes.num_experts;
      }},
-    {"a kernel for its heads and hidden_size",
+    {"a kernel for its heads, hidden_size, weights and cache",
      [](const FusedDecoder& m) { return FindStepKernel(m.sizes) >= 0; }},
 };
 
@@ -518,16 +523,17 @@ StepLayers StepLayersOf(const llm::DecoderSpec& spec) {
 
 DecodeStepChoice ChooseDecodeStep(const FusedDecoder& model) {
   for (const DecodeStepLimit& limit : kDecodeStepLimits) {
-    if (!limit.holds(model)) return {0, limit.needs};
+    if (!limit.holds(model)) return {{}, limit.needs};
   }
   for (const DecodeStepRule& rule : kDecodeStepRules) {
     if (Has(rule.forms, model.form) && rule.format == model.sizes.format &&
         rule.layers == model.sizes.layers &&
-        model.sizes.expert_inner_size >= rule.min_expert_inner) {
-      return {rule.max_rows, nullptr};
+        model.sizes.expert_inner_size >= rule.min_expert_inner &&
+        model.sizes.head_dim >= rule.min_head_dim) {
+      return {{rule.max_rows, model.sizes.head_dim <= kWideHeadDim}, nullptr};
     }
   }
-  return {0, "experts for which one launch is faster"};
+  return {{}, "experts for which one launch is faster"};
 }
 
 bool HasHeadDim(int head_dim) {

@@ -12,6 +12,7 @@
 #include "backends/gpu_llm/kernels/gemm/gemm_shapes.h"
 #include "backends/gpu_llm/kernels/gemm/weight_format.h"
 #include "backends/gpu_llm/kernels/step/decode_step_sizes.h"
+#include "backends/gpu_llm/step_plan.h"
 
 namespace nereid::llm {
 struct DecoderSpec;
@@ -126,7 +127,7 @@ struct FusedDecoder {
   bool has_optimised_kernels = true;  // kernels/forms.h
 };
 struct DecodeStepChoice {
-  int max_rows = 0;               // of a step in one launch; 0: separate kernels
+  FusedSteps steps;               // max_rows 0: separate kernels
   const char* missing = nullptr;  // what the model lacks for it
 };
 DecodeStepChoice ChooseDecodeStep(const FusedDecoder& model);

@@ -32,11 +32,6 @@ void ForEachPromptRow(const llm::BatchEntry& sequence, const Take& take) {
   }
 }
 
-// Whether one launch computes the layers of a step.
-bool IsFused(const StepShape& shape, bool is_decode, int32_t fused_rows) {
-  return is_decode && !shape.has_adapters && !shape.has_trees && shape.num_tokens <= fused_rows;
-}
-
 }  // namespace
 
 StepLayout::StepLayout(const StepShape& shape) {
@@ -265,7 +260,7 @@ void StepPlanner::AddTree(const llm::BatchEntry& sequence, const StepLayout& lay
 void StepPlanner::FindQueryGroups(const llm::StepBatch& batch, const StepLayout& layout) {
   const int32_t most = item_tokens();
   const int32_t num_unsettled =
-      IsFused(shape_, is_decode_, options_.fused_rows) ? 0 : options_.num_unsettled;
+      is_decode_ && IsFused(shape_, options_.fused) ? 0 : options_.num_unsettled;
   query_groups_.clear();
   group_roots_.clear();
   for (size_t i = 0; i < batch.entries.size(); ++i) {
@@ -300,7 +295,7 @@ void StepPlanner::AddDecodeItems(const llm::StepBatch& batch, const StepLayout& 
   FindQueryGroups(batch, layout);
   int64_t total_tiles = 0;
   for (const DecodeItem& item : query_groups_) total_tiles += Blocks(item.length);
-  const bool is_fused = IsFused(shape_, is_decode_, options_.fused_rows);
+  const bool is_fused = is_decode_ && IsFused(shape_, options_.fused);
   const int32_t units = is_fused ? options_.fused_item_units : options_.num_kv_heads;
   const bool has_one_block = is_fused || options_.attention_blocks == 1;
   const int64_t target_items = has_one_block ? std::max(1, options_.num_processors / units)

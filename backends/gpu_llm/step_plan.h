@@ -101,6 +101,16 @@ struct StepLayout {
   int32_t tree_roots, tree_masks;
 };
 
+// Which decode steps one launch computes (kernels/step/decode_step.h).
+struct FusedSteps {
+  int32_t max_rows = 0;
+  bool has_chains = true;  // also those where a DecodeItem may have more than one token
+};
+inline bool IsFused(const StepShape& shape, const FusedSteps& fused) {
+  return !shape.has_adapters && !shape.has_trees && (!shape.has_chains || fused.has_chains) &&
+         shape.num_tokens <= fused.max_rows;
+}
+
 struct StepPlannerOptions {
   int32_t num_heads = 1;
   int32_t num_kv_heads = 1;
@@ -111,9 +121,9 @@ struct StepPlannerOptions {
   // Batch invariance: the plan of a sequence does not depend on the others. Its context is split by
   // its own length, and prompt tokens never count as decoding tokens.
   bool is_batch_invariant = false;
-  // Decode steps of at most so many rows are fused into one launch. A multiprocessor then handles
-  // one item at a time, so contexts are split into fewer items.
-  int32_t fused_rows = 0;
+  // In a fused decode step a multiprocessor handles one item at a time, so contexts are split into
+  // fewer items.
+  FusedSteps fused;
   int32_t fused_item_blocks = 6;  // FusedItemBlocks()
   int32_t fused_item_units = 1;   // StepItemUnits()
   int32_t attention_blocks = 2;   // DecodeAttentionBlocks()

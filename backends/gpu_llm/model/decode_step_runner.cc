@@ -86,9 +86,10 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
                         .has_plain_weights = HasPlainWeights(weights),
                         .streams_weights = weights.stream != nullptr,
                         .has_optimised_kernels = HasOptimisedKernels()});
-  if (choice.max_rows == 0 || num_processors < 1 || !FitsDecodeStep(sizes)) return CreateResult();
+  if (choice.steps.max_rows == 0 || num_processors < 1 || !FitsDecodeStep(sizes))
+    return CreateResult();
   runner.num_processors_ = num_processors;
-  runner.max_rows_ = choice.max_rows;
+  runner.steps_ = choice.steps;
   std::vector<DecodeStepLayer> layers;
   for (int32_t i = 0; i < spec.num_layers(); ++i) {
     const GpuLayer& from = weights.layers[i];
@@ -126,9 +127,10 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
   NEREID_RETURN_IF_CUDA_ERROR(
       cudaMemcpy(runner.layers_.data(), layers.data(), layers_bytes, cudaMemcpyHostToDevice));
   NEREID_ASSIGN_OR_RETURN(
-      runner.exchange_, DeviceMemory::Allocate(int64_t{2} * kDecodeStepRows * model.num_layers *
-                                                   DecodeStepColumns(model) * sizeof(__nv_bfloat16),
-                                               "the exchange buffer of a decode step"));
+      runner.exchange_,
+      DeviceMemory::Allocate(
+          int64_t{2} * kDecodeStepRows * DecodeStepRowColumns(model) * sizeof(__nv_bfloat16),
+          "the exchange buffer of a decode step"));
   NEREID_ASSIGN_OR_RETURN(runner.state_,
                           DeviceMemory::Allocate(sizeof(DecodeStepState), "a decode step's state"));
   NEREID_RETURN_IF_CUDA_ERROR(
@@ -150,7 +152,7 @@ Result<DecodeStepRunner::CreateResult> DecodeStepRunner::Create(
 }
 
 bool DecodeStepRunner::CanRun(const StepShape& shape) const {
-  return shape.num_tokens <= max_rows_ && shape.num_prefill == 0 && shape.num_decode > 0 &&
+  return gpu::IsFused(shape, steps_) && shape.num_prefill == 0 && shape.num_decode > 0 &&
          shape.num_logits == shape.num_tokens && shape.num_sampled == shape.num_tokens;
 }
 

@@ -31,8 +31,8 @@ class DecodeStepRunner {
   DecodeStepRunner(DecodeStepRunner&&) noexcept = default;
   DecodeStepRunner& operator=(DecodeStepRunner&&) noexcept = default;
 
-  // Rows of the largest step.
-  int max_rows() const { return max_rows_; }
+  // Which decode steps it runs.
+  const FusedSteps& steps() const { return steps_; }
   // Whether the step is a decode step with few enough rows.
   bool CanRun(const StepShape& shape) const;
   // `buffers` has the fields "Buffers of the step" of DecodeStepParams.
@@ -53,7 +53,8 @@ class DecodeStepRunner {
 
   DecodeStepParams model_ = {};  // the fields that are equal in all steps
   DeviceMemory layers_, exchange_, state_;
-  int num_processors_ = 0, max_rows_ = 0;
+  FusedSteps steps_;
+  int num_processors_ = 0;
 };
 
 struct DecodeStepRunner::CreateResult {

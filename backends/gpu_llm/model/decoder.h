@@ -115,9 +115,9 @@ class Decoder {
   void SetTimer(OperatorTimer* timer) { timer_ = timer; }
   // The LoRA adapters of steps that have any. Borrowed.
   Status SetAdapters(const DeviceAdapters* adapters);
-  // Whether steps of up to fused_rows() tokens of decoding sequences run in one launch.
+  // Whether decode steps may run in one launch, and which.
   bool fuses_decode() const { return decode_step_.has_value(); }
-  int fused_rows() const { return decode_step_ ? decode_step_->max_rows() : 0; }
+  FusedSteps fused_steps() const { return decode_step_ ? decode_step_->steps() : FusedSteps(); }
   // The reason, if the device cannot run the fused step.
   const std::string& decode_refusal() const { return decode_refusal_; }
 

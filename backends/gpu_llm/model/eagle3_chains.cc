@@ -214,7 +214,7 @@ Result<size_t> Eagle3Layer::PlanFirstRows(std::span<const llm::DraftChain> chain
 
 bool Eagle3Layer::MayFuseFirstRows() const {
   const auto num_rows = StepPlanner::PaddedBatch(static_cast<int32_t>(batch_.token_ids.size()));
-  return num_rows <= std::min(decoder_->fused_rows(), max_entries_);
+  return num_rows <= std::min(decoder_->fused_steps().max_rows, max_entries_);
 }
 
 size_t Eagle3Layer::PlanRows(std::span<const llm::DraftChain> chains, int32_t end, size_t at) {

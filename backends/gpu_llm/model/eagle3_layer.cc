@@ -18,7 +18,7 @@ namespace nereid::gpu {
 namespace {
 
 StepPlannerOptions HeadPlannerOptions(const llm::DecoderSpec& spec, int32_t num_processors,
-                                      int32_t fused_rows) {
+                                      const FusedSteps& fused) {
   StepPlannerOptions options;
   options.num_heads = spec.num_heads;
   options.num_kv_heads = spec.num_kv_heads;
@@ -26,7 +26,7 @@ StepPlannerOptions HeadPlannerOptions(const llm::DecoderSpec& spec, int32_t num_
   // The plans of several rows of a chain are uploaded together, each of which reads the rows
   // before.
   options.num_unsettled = Eagle3Layer::kRowsTogether - 1 + llm::kMostUnseenOfStep;
-  options.fused_rows = fused_rows;
+  options.fused = fused;
   return options;
 }
 
@@ -78,7 +78,7 @@ Eagle3Layer::Eagle3Layer(const llm::Eagle3Head& head, const Eagle3LayerOptions& 
       norm_before_residual_(head.norm_before_residual),
       num_processors_(num_processors),
       max_entries_(StepPlanner::PaddedBatch(std::max(1, options.max_num_entries))),
-      planner_(HeadPlannerOptions(spec_, num_processors, 0)),
+      planner_(HeadPlannerOptions(spec_, num_processors, {})),
       draw_planner_(vocab_size_, kMaxEdits) {}
 
 Eagle3Layer::~Eagle3Layer() {
@@ -109,7 +109,7 @@ Status Eagle3Layer::Initialize(const llm::Eagle3Head& head) {
   limits.num_processors = num_processors_;
   NEREID_ASSIGN_OR_RETURN(Decoder decoder, Decoder::Create(spec_, weights_, limits));
   decoder_.emplace(std::move(decoder));
-  planner_ = StepPlanner(HeadPlannerOptions(spec_, num_processors_, decoder_->fused_rows()));
+  planner_ = StepPlanner(HeadPlannerOptions(spec_, num_processors_, decoder_->fused_steps()));
   NEREID_RETURN_IF_ERROR(decoder_->AllocateCache(options_.num_blocks));
   blocks_ = std::make_shared<llm::BlockPool>(options_.num_blocks, kBlockTokens);
   return AllocateBuffers(feature_size);

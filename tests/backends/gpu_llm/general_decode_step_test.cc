@@ -1,4 +1,4 @@
-// Fused decode steps of StepLayers::kGeneral, which have one row, against separate kernels.
+// Fused decode steps of StepLayers::kGeneral against separate kernels.
 #include <algorithm>
 #include <limits>
 
@@ -50,6 +50,28 @@ class GeneralDecodeStepTest : public DecodeStepTest {
     return GetParam().cache == kFp8Cache ? std::max(tolerance, 4e-2f) : tolerance;
   }
 };
+
+TEST_P(GeneralDecodeStepTest, LogitsEqualThoseOfSeparateKernels) {
+  CompareLogits(Tolerance(8));
+}
+
+// With heads of 256 columns separate kernels verify drafts.
+TEST_P(GeneralDecodeStepTest, DraftsHaveTheLogitsOfSingleSteps) {
+  Steps fused(GetParam(), true), plain(GetParam(), false);
+  ASSERT_TRUE(fused.ok() && plain.ok());
+  for (Steps* steps : {&fused, &plain}) {
+    steps->FillCache();
+    steps->Prefill();
+  }
+  for (int32_t i = 0; i < kNumSequences; ++i) {
+    for (const int32_t num_drafts : {7, 2}) {
+      const std::vector<float> expected = plain.DecodeEach(i, num_drafts);
+      EXPECT_LT(Error(fused.Verify(i, num_drafts), expected, 1 + num_drafts),
+                Tolerance(1 + num_drafts))
+          << num_drafts << " drafts behind " << kLengths[i] << " tokens";
+    }
+  }
+}
 
 TEST_P(GeneralDecodeStepTest, EachRowHasTheLogitsOfSeparateKernels) {
   Steps fused(GetParam(), true), plain(GetParam(), false);

@@ -205,8 +205,8 @@ void WriteChoices(const Shape& shape, std::ostream& out) {
     for (const Weights& weights : kWeights) {
       out << shape.name << ", " << Text(form) << ", " << weights.name << "\n";
       const DecodeStepChoice step = ChooseDecodeStep(DecoderOf(spec, weights, form));
-      if (step.max_rows > 0) {
-        out << "  decode step: one launch <= " << step.max_rows << "\n";
+      if (step.steps.max_rows > 0) {
+        out << "  decode step: one launch <= " << step.steps.max_rows << "\n";
       } else {
         out << "  decode step: separate kernels; one launch needs " << step.missing << "\n";
       }
@@ -463,17 +463,17 @@ TEST(KernelRegistryTest, DecodeStepsInOneLaunchHaveAKernel) {
       for (const Weights& weights : kWeights) {
         FusedDecoder decoder = DecoderOf(shape.spec, weights, form);
         const DecodeStepChoice choice = ChooseDecodeStep(decoder);
-        EXPECT_EQ(choice.max_rows == 0, choice.missing != nullptr);
-        if (choice.max_rows == 0) continue;
+        EXPECT_EQ(choice.steps.max_rows == 0, choice.missing != nullptr);
+        if (choice.steps.max_rows == 0) continue;
         ++num_fused;
-        EXPECT_LE(choice.max_rows, kDecodeStepRows);
+        EXPECT_LE(choice.steps.max_rows, kDecodeStepRows);
         ASSERT_GE(FindStepKernel(decoder.sizes), 0);
         FusedDecoder not_optimised = decoder;
         not_optimised.has_optimised_kernels = false;
         EXPECT_STREQ(ChooseDecodeStep(not_optimised).missing, "kernels compiled with optimisation");
         for (const CacheFormat cache : {CacheFormat::kFp8, CacheFormat::kInt8}) {
           decoder.sizes.cache_format = cache;
-          EXPECT_EQ(ChooseDecodeStep(decoder).max_rows, choice.max_rows);
+          EXPECT_EQ(ChooseDecodeStep(decoder).steps.max_rows, choice.steps.max_rows);
         }
       }
     }

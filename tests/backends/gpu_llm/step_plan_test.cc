@@ -98,14 +98,14 @@ TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   planner_ = StepPlanner({.num_heads = 8,
                           .num_kv_heads = 2,
                           .num_processors = 16,
-                          .fused_rows = 2,
+                          .fused = {2},
                           .fused_item_units = 2});
   Plan();
   EXPECT_EQ(NumUsedItems(), 4 + 1);  // six
   planner_ = StepPlanner({.num_heads = 32,
                           .num_kv_heads = 2,
                           .num_processors = 16,
-                          .fused_rows = 2,
+                          .fused = {2},
                           .fused_item_units = 4});
   Plan();
   EXPECT_EQ(NumUsedItems(), 3 + 1);  // eight, so that the units of four items fill the processors
@@ -115,7 +115,7 @@ TEST_F(StepPlanTest, FusedStepsSplitContextsIntoFewerItems) {
   planner_ = StepPlanner({.num_heads = 8,
                           .num_kv_heads = 2,
                           .num_processors = 80,
-                          .fused_rows = 4,
+                          .fused = {4},
                           .fused_item_blocks = 2,
                           .fused_item_units = 2});
   Add(1, 64 * 2, true);
@@ -309,7 +309,7 @@ TEST_F(StepPlanTest, TokensThatMayStillBeComputedAreNew) {
   planner_ = StepPlanner({.num_heads = 8,
                           .num_kv_heads = 2,
                           .num_processors = 16,
-                          .fused_rows = 8,
+                          .fused = {8},
                           .fused_item_units = 2,
                           .num_unsettled = 7});
   Plan();

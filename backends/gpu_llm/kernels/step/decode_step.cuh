@@ -101,9 +101,10 @@ __device__ __forceinline__ GeneralStepGemm GeneralLayerGemm(const DecodeStepPara
   const DecodeStepLayer& layer = shared.layers[layer_index % 2];
   const LayerExchange here = ExchangeOf(p, shared.set, layer_index);
   GeneralStepGemm gemm = {LayerGemm(p, shared, layer_index, kind)};
+  gemm.exchange_stride = here.stride;
   switch (kind) {
     case kStepQkv:
-      gemm.norm_bias = layer.input_norm_bias;
+      gemm.norm_bias = layer.input_norm_bias, gemm.normed = here.normed;
       if (p.has_post_norms && layer_index > 0) TakeUpdateOfMlp(p, shared, layer_index - 1, gemm);
       break;
     case kStepOut:
@@ -112,11 +113,12 @@ __device__ __forceinline__ GeneralStepGemm GeneralLayerGemm(const DecodeStepPara
       break;
     case kStepGateUp:
       gemm.norm_bias = layer.mlp_norm_bias, gemm.bias = layer.gate_up_bias;
+      gemm.normed = here.mlp_normed;
       if (!p.has_gate) gemm.num_outputs = p.inner_size;
       gemm.output = p.has_gate ? GemmEpilogue::kGate : GemmEpilogue::kActivate;
       if (!p.has_post_norms && !p.parallel_residual) break;
       gemm.in = layer_index > 0 ? ExchangeOf(p, shared.set, layer_index - 1).residual : p.residual;
-      gemm.in_is_complete = layer_index == 0;
+      if (layer_index == 0) gemm.in_stride = p.hidden_size, gemm.in_is_complete = true;
       if (!p.has_post_norms) break;
       gemm.update = here.attention_product, gemm.update_norm = layer.post_attention_norm;
       gemm.updated = here.middle;
@@ -152,7 +154,9 @@ __device__ __forceinline__ StepGemmOf<kLayers> HeadGemm(const DecodeStepParams& 
   head.out_stride = p.head_outputs;
   head.output = GemmEpilogue::kFloat;
   if constexpr (kLayers == StepLayers::kGeneral) {
+    const LayerExchange behind = ExchangeOf(p, shared.set, p.num_layers);
     head.norm_bias = p.final_norm_bias;
+    head.normed = behind.normed, head.exchange_stride = behind.stride;
     if (p.has_post_norms && p.num_layers > 0) TakeUpdateOfMlp(p, shared, p.num_layers - 1, head);
   }
   return head;
@@ -243,7 +247,7 @@ template <WeightFormat kFormat, CacheFormat kCache, bool kOneRow, size_t kIndex 
 bool DispatchKernel(const DecodeStepSizes& sizes, const Use& use) {
   if constexpr (kIndex < std::size(kStepKernels)) {
     constexpr StepKernel kKernel = kStepKernels[kIndex];
-    if constexpr (kOneRow || kKernel.layers != StepLayers::kGeneral) {
+    if constexpr (IsCompiled(kKernel, kFormat, kCache)) {
       if (FindStepKernel(sizes) == static_cast<int>(kIndex)) {
         return use(DecodeStepKernel<kFormat, kCache, kKernel.head_dim, kKernel.max_hidden_size,
                                     kKernel.layers, kOneRow>);
@@ -267,8 +271,7 @@ bool StepKernels<kFormat, kCache>::Fit(const DecodeStepSizes& sizes) {
     if (!fits) (void)cudaGetLastError();
     return fits;
   };
-  const bool has_rows = sizes.layers != StepLayers::kGeneral;
-  return (!has_rows || DispatchKernel<kFormat, kCache, false>(sizes, fits)) &&
+  return DispatchKernel<kFormat, kCache, false>(sizes, fits) &&
          DispatchKernel<kFormat, kCache, true>(sizes, fits);
 }
 

@@ -82,7 +82,7 @@ struct DecodeStepParams {
   int item_tokens;   // StepPlanner::item_tokens()
   int32_t* tickets;  // [num_rows, num_heads]: finished items, zero before and after
   // Activations exchanged between blocks of threads: [2
-  // sets][kDecodeStepRows][num_layers][DecodeStepColumns]. A word (two values) is all ones until it
+  // sets][kDecodeStepRows][DecodeStepRowColumns]. A word (two values) is all ones until it
   // is written. Launches alternate between the two sets and clear the other one.
   __nv_bfloat16* exchange;
   DecodeStepState* state;
@@ -114,11 +114,21 @@ __host__ __device__ inline int DecodeStepInner(const DecodeStepParams& p) {
 __host__ __device__ inline int DecodeStepScores(const DecodeStepParams& p) {
   return (p.num_experts + 15) / 16 * 16;
 }
-// Columns of a layer and row of `exchange`: q, k and v; attention; residual after attention; gated;
-// residual after the MLP; scores in float; the products of attention and MLP before their norms.
+// Columns of a normed row in `exchange`.
+__host__ __device__ inline int NormedColumns(const DecodeStepParams& p) {
+  return p.layer_kind == StepLayers::kGeneral ? p.hidden_size : 0;
+}
+// Columns of a layer and row of `exchange`: two normed rows; q, k and v; attention; residual after
+// attention; gated; residual after the MLP; scores in float; the products of attention and MLP
+// before their norms.
 __host__ __device__ inline int DecodeStepColumns(const DecodeStepParams& p) {
-  return 2 * (p.num_heads + p.num_kv_heads) * p.head_dim +
+  return 2 * NormedColumns(p) + 2 * (p.num_heads + p.num_kv_heads) * p.head_dim +
          (p.has_post_norms ? 4 : 2) * p.hidden_size + DecodeStepInner(p) + 2 * DecodeStepScores(p);
+}
+
+// Columns of a row: of all layers, and the normed row that the LM head multiplies.
+__host__ __device__ inline int DecodeStepRowColumns(const DecodeStepParams& p) {
+  return p.num_layers * DecodeStepColumns(p) + NormedColumns(p);
 }
 
 inline namespace NEREID_KERNEL_FORM {

@@ -161,11 +161,12 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
   if (shared.is_last) CombineUnits<kHeadDim, kOneRow>(p, exchange, item, queries, thread);
 }
 
-// kOneRow: the step has one row, so that the queries of a unit are those of one token.
+// kOneRow: the step has one row, so that the queries of a unit are those of one token. So they are
+// with wide heads.
 template <int kHeadDim, CacheFormat kCache, StepLayers kLayers, bool kOneRow>
 __device__ __forceinline__ void RunAttention(const DecodeStepParams& p, int layer_index,
                                              Consumer& consumer) {
-  constexpr int kHalves = kOneRow ? 1 : 2;
+  constexpr int kHalves = kOneRow || kHeadDim > kWideHeadDim ? 1 : 2;
   const DecodeStepLayer& layer = consumer.shared().layers[layer_index % 2];
   const LayerExchange exchange = ExchangeOf(p, consumer.shared().set, layer_index);
   const int thread = AttentionThread(), warp = thread / 32;

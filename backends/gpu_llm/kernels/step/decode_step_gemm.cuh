@@ -182,9 +182,10 @@ __device__ __forceinline__ const Gemm& KeepGemm(const Gemm& gemm, SharedState& s
   if constexpr (kOneRow) {
     return gemm;
   } else {
-    if (threadIdx.x == 0) shared.gemm = gemm;
+    Gemm& kept = shared.gemm;
+    if (threadIdx.x == 0) kept = gemm;
     SyncConsumers();
-    return shared.gemm;
+    return kept;
   }
 }
 

@@ -1,7 +1,9 @@
-// Loads and norms the inputs of matrix products for StepLayers::kGeneral, in a fused decode step of
-// one row. If a layer norms what attention and MLP compute (post norms), each block of threads
-// first adds that norm to the residual, and then norms the sum. All of this happens before the
-// input is converted, so that a product needs no factor of the norm. Device code only.
+// Loads and norms the inputs of matrix products for StepLayers::kGeneral, in a fused decode step.
+// If a layer norms what attention and MLP compute (post norms), a block of threads first adds that
+// norm to the residual, and then norms the sum. All of this happens before the input is converted,
+// so that a product needs no factor of the norm. In a step with one row every block norms it. Of
+// several rows each is normed by one block, which stores it in the exchange for all others: for a
+// block to norm all of them would take longer than the exchange. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/step/decode_step_input.cuh"
@@ -20,32 +22,33 @@ __device__ __forceinline__ float ConsumerSum(SharedState& shared, int row, float
   return sum;
 }
 
-// The input of a product in which lanes have the columns of a RowShare.
-template <WeightFormat kFormat, int kKTiles>
+// A row of an input, of which lanes have the columns of a RowShare. kOneRow: the step has one row.
+template <WeightFormat kFormat, int kKTiles, bool kOneRow>
 class GeneralRow {
   using Share = RowShare<kFormat, kKTiles>;
   static constexpr int kEach = Share::kEach;
 
  public:
-  // Begins to load all weights, and waits until the row is ready.
+  // Begins to load all weights, and waits until the row is ready. `in`, `update`: of this row.
   __device__ __forceinline__ GeneralRow(const DecodeStepParams& p, const GeneralStepGemm& gemm,
+                                        const bf16* in, const bf16* update,
                                         const SharedState& shared)
       : depth_(gemm.depth), has_bias_(gemm.norm_bias != nullptr) {
     norm_.Load(gemm.norm, depth_);
-    bias_or_update_norm_.Load(gemm.update != nullptr ? gemm.update_norm : gemm.norm_bias, depth_);
-    const auto load = [&] { return in_.Load(gemm.in, depth_); };
+    bias_or_update_norm_.Load(update != nullptr ? gemm.update_norm : gemm.norm_bias, depth_);
+    const auto load = [&] { return in_.Load(in, depth_); };
     if (gemm.in_is_complete) {
       load();
     } else {
       SpinUntilReady(p, shared, load);
     }
     // The update is the product before, and ready later than what it is added to.
-    if (gemm.update != nullptr)
-      SpinUntilReady(p, shared, [&] { return update_.Load(gemm.update, depth_); });
+    if (update != nullptr) SpinUntilReady(p, shared, [&] { return update_.Load(update, depth_); });
     in_.Unpack(values_);
   }
 
-  // values += the norm of the update, rounded to bf16. Each block stores some of the sums.
+  // values += the norm of the update, rounded to bf16. Where all blocks have the row, each stores
+  // some of the sums.
   __device__ __forceinline__ void AddUpdate(float epsilon, bf16* to, SharedState& shared) {
     float update[kEach][8], squares = 0.0f;
     update_.Unpack(update);
@@ -61,10 +64,8 @@ class GeneralRow {
       const uint4 packed = Pack8(values_[i]);
       Unpack8(packed, values_[i]);
       const int column = Share::Column(i);
-      if (column >= depth_ || column / 8 % static_cast<int>(gridDim.x) != blockIdx.x) continue;
-      const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
-#pragma unroll
-      for (int w = 0; w < 4; ++w) StoreWord(to + column + 2 * w, words[w]);
+      if (kOneRow && column / 8 % static_cast<int>(gridDim.x) != blockIdx.x) continue;
+      if (column < depth_) StoreWords4(to + column, packed);
     }
   }
   __device__ __forceinline__ void Norm(llm::NormKind kind, float epsilon, SharedState& shared) {
@@ -91,12 +92,25 @@ class GeneralRow {
             (values_[i][j] - mean) * factor * weights[j] + (has_bias_ ? biases[j] : 0.0f);
     }
   }
+  // Stores the row in bf16.
+  __device__ __forceinline__ void Store(bf16* to) const {
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) {
+      const int column = Share::Column(i);
+      if (column < depth_) StoreWords4(to + column, Pack8(values_[i]));
+    }
+  }
   __device__ __forceinline__ void Take(SharedState& shared,
                                        KTile<kFormat, true> (&k_tiles)[kKTiles]) const {
     Share::ExchangeValues(values_, shared, k_tiles, depth_);
   }
 
  private:
+  __device__ static __forceinline__ void StoreWords4(bf16* to, const uint4& packed) {
+    const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
+#pragma unroll
+    for (int w = 0; w < 4; ++w) StoreWord(to + 2 * w, words[w]);
+  }
   template <typename Use>
   __device__ __forceinline__ void for_each(const Use& use) const {
 #pragma unroll
@@ -122,10 +136,48 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const Ge
                                              Consumer& consumer,
                                              ResidentInput<kFormat, kResident, true>& input) {
   SharedState& shared = consumer.shared();
-  GeneralRow<kFormat, ResidentInput<kFormat, kResident, true>::kKTiles> row(p, gemm, shared);
+  GeneralRow<kFormat, ResidentInput<kFormat, kResident, true>::kKTiles, true> row(
+      p, gemm, gemm.in, gemm.update, shared);
   if (gemm.update != nullptr) row.AddUpdate(p.epsilon, gemm.updated, shared);
   if (gemm.norm != nullptr) row.Norm(p.norm_kind, p.epsilon, shared);
   row.Take(shared, input.k_tiles);
+}
+
+// Norms those of several rows that are this block's.
+template <WeightFormat kFormat, int kKTiles>
+__device__ __forceinline__ void NormRows(const DecodeStepParams& p, const GeneralStepGemm& gemm,
+                                         SharedState& shared) {
+  // From the last block on, because the last ones have the fewest tiles.
+  const int grid = static_cast<int>(gridDim.x);
+  for (int i = grid - 1 - static_cast<int>(blockIdx.x); i < p.num_rows; i += grid) {
+    const int64_t index = gemm.rows != nullptr ? gemm.rows[i] : i;
+    const int64_t at = index * gemm.exchange_stride;
+    const bf16* const update = gemm.update != nullptr ? gemm.update + at : nullptr;
+    GeneralRow<kFormat, kKTiles, false> row(p, gemm, gemm.in + index * gemm.in_stride, update,
+                                            shared);
+    if (update != nullptr) row.AddUpdate(p.epsilon, gemm.updated + at, shared);
+    if (gemm.norm != nullptr) row.Norm(p.norm_kind, p.epsilon, shared);
+    row.Store(gemm.normed + int64_t{i} * gemm.exchange_stride);
+    SyncConsumers();  // before the next row's sums
+  }
+}
+
+template <WeightFormat kFormat, int kResident>
+__device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const GeneralStepGemm& gemm,
+                                             Consumer& consumer,
+                                             ResidentInput<kFormat, kResident, false>& input) {
+  SharedState& shared = consumer.shared();
+  auto& k_tiles = input.k_tiles;
+  if (gemm.norm == nullptr && gemm.update == nullptr) {
+    LoadRow<kFormat>(p, shared, InputRow(p, gemm), gemm.depth, gemm.in_is_complete, k_tiles);
+  } else {
+    NormRows<kFormat, ResidentInput<kFormat, kResident, false>::kKTiles>(p, gemm, shared);
+    const int row = static_cast<int>(threadIdx.x) % 32 / 4;
+    const bf16* const normed =
+        row < p.num_rows ? gemm.normed + int64_t{row} * gemm.exchange_stride : nullptr;
+    LoadRow<kFormat>(p, shared, normed, gemm.depth, false, k_tiles);
+  }
+  PrepareKTiles<kFormat>(k_tiles);
 }
 
 }  // namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step

@@ -410,8 +410,40 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
   }
 }
 
-// Loads an input, with or without a norm. Spins for it, first for one fragment a thread, then for
-// all. Everything else is loaded before.
+// Loads the fragments of a row of an input; null: zeros. Unless it is complete, spins for it, first
+// for one fragment a thread, then for all.
+template <WeightFormat kFormat, int kKTiles>
+__device__ __forceinline__ void LoadRow(const DecodeStepParams& p, const SharedState& shared,
+                                        const bf16* row, int depth, bool is_complete,
+                                        KTile<kFormat, false> (&k_tiles)[kKTiles]) {
+  if (!is_complete) {
+    const int column = FragmentColumn<kFormat>(0, static_cast<int>(threadIdx.x) % 4);
+    SpinUntilReady(p, shared, [&] {
+      return row == nullptr || column >= depth || IsReady(LoadWords4(row + column));
+    });
+  }
+#pragma unroll
+  for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
+    LoadKTile<kFormat>(depth, row, k_tile * Chunk<kFormat>::kKTileColumns, k_tiles[k_tile]);
+  const auto is_ready = [&] {
+    bool all = true;
+#pragma unroll
+    for (int k_tile = 0; k_tile < kKTiles; ++k_tile) all &= IsReady<kFormat>(k_tiles[k_tile]);
+    return all;
+  };
+  if (!is_complete && !__all_sync(0xffffffffu, is_ready())) {
+    SpinUntilReady(p, shared, [&] {
+#pragma unroll
+      for (int k_tile = 0; k_tile < kKTiles; ++k_tile) {
+        LoadKTile<kFormat, true>(depth, row, k_tile * Chunk<kFormat>::kKTileColumns,
+                                 k_tiles[k_tile]);
+      }
+      return is_ready();
+    });
+  }
+}
+
+// Loads an input, with or without a norm. Everything else is loaded before.
 template <WeightFormat kFormat, int kResident>
 __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const StepGemm& gemm,
                                              Consumer& consumer,
@@ -423,7 +455,6 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
   static_assert(kAllFragments == kNormFragments || kAllFragments == 2 * kNormFragments);
   const int depth = gemm.depth;
   const bf16* const norm_weights = gemm.norm;
-  const bool in_is_complete = gemm.in_is_complete;
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const auto norms = [&](int fragment) {
     return reinterpret_cast<uint4*>(consumer.shared().partials[fragment / kNormFragments][warp]) +
@@ -442,30 +473,7 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
     __syncwarp();
   }
   auto& k_tiles = input.k_tiles;
-  const bf16* row = InputRow(p, gemm);
-  if (!in_is_complete) {
-    const int column = FragmentColumn<kFormat>(0, lane % 4);
-    SpinUntilReady(p, consumer.shared(), [&] {
-      return row == nullptr || column >= depth || IsReady(LoadWords4(row + column));
-    });
-  }
-#pragma unroll
-  for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
-    LoadKTile<kFormat>(depth, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
-  const auto is_ready = [&] {
-    bool all = true;
-#pragma unroll
-    for (int k_tile = 0; k_tile < kKTiles; ++k_tile) all &= IsReady<kFormat>(k_tiles[k_tile]);
-    return all;
-  };
-  if (!in_is_complete && !__all_sync(0xffffffffu, is_ready())) {
-    SpinUntilReady(p, consumer.shared(), [&] {
-#pragma unroll
-      for (int k_tile = 0; k_tile < kKTiles; ++k_tile)
-        LoadKTile<kFormat, true>(depth, row, k_tile * Shape::kKTileColumns, k_tiles[k_tile]);
-      return is_ready();
-    });
-  }
+  LoadRow<kFormat>(p, consumer.shared(), InputRow(p, gemm), depth, gemm.in_is_complete, k_tiles);
   if (norm_weights != nullptr) {
     float squares = 0.0f;
 #pragma unroll

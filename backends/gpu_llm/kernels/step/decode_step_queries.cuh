@@ -170,7 +170,7 @@ class UnitHeads {
   // Bytes from one query to the next: adjacent rows are half of the banks apart.
   static constexpr int kPitch = (2 * kHeadDim + 63) / 128 * 128 + 64;
   static constexpr int kTokenFloats = 2 * kHeadDim;  // key and value
-  // A step with wide heads has one row.
+  // Units with wide heads have one token.
   static constexpr int kMaxTokens = kHeadDim <= kWideHeadDim ? kDecodeStepRows : 1;
   static_assert(kPitch >= 2 * kHeadDim && kItemRows * kPitch + kMaxTokens * kTokenFloats * 4 <=
                                               static_cast<int>(sizeof(SharedState::partials)));

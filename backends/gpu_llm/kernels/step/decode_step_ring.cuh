@@ -338,6 +338,9 @@ __device__ __forceinline__ void FinishLaunch(const DecodeStepParams& p, const Sh
 // Exchange memory of a layer; rows are `stride` values apart.
 struct LayerExchange {
   bf16 *qkv, *attention, *middle, *gated, *residual;
+  // With StepLayers::kGeneral: the inputs of q, k and v, and of the MLP, in a step with several
+  // rows. `normed` exists behind the last layer, too, for the LM head.
+  bf16 *normed, *mlp_normed;
   float* scores;
   bf16 *attention_product, *mlp_product;  // with DecodeStepParams::has_post_norms
   int stride;                             // in bf16
@@ -346,8 +349,10 @@ __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, u
                                                     int layer) {
   const int columns = DecodeStepColumns(p), q_size = p.num_heads * p.head_dim;
   LayerExchange to;
-  to.stride = p.num_layers * columns;
-  to.qkv = p.exchange + int64_t{set * kDecodeStepRows} * to.stride + layer * columns;
+  to.stride = DecodeStepRowColumns(p);
+  to.normed = p.exchange + int64_t{set * kDecodeStepRows} * to.stride + layer * columns;
+  to.mlp_normed = to.normed + NormedColumns(p);
+  to.qkv = to.mlp_normed + NormedColumns(p);
   to.attention = to.qkv + q_size + 2 * p.num_kv_heads * p.head_dim;
   to.middle = to.attention + q_size;
   to.gated = to.middle + p.hidden_size;
@@ -382,7 +387,7 @@ class ExchangeClearing {
   __device__ __forceinline__ void ClearOtherSet() const {
     if (p_.num_layers == 0) return;
     const LayerExchange other = ExchangeOf(p_, 1 - shared_.set, 0);
-    Fill(other.qkv, int64_t{shared_.num_rows_to_clear} * other.stride, kNotReady);
+    Fill(other.normed, int64_t{shared_.num_rows_to_clear} * other.stride, kNotReady);
   }
 
  private:

@@ -85,8 +85,8 @@ struct StepGemm {
   int tiles_each;  // tiles of one expert
 };
 
-// The same of layers of StepLayers::kGeneral, for the only row of a step. Its input is normed
-// before it is multiplied, so that the norm takes no part in the end of the product.
+// The same of layers of StepLayers::kGeneral. Its input is normed before it is multiplied, so that
+// the norm takes no part in the end of the product.
 struct GeneralStepGemm : StepGemm {
   const bf16* norm_bias;  // [depth]; null: none
   const bf16* bias;       // [num_outputs]; null: none
@@ -94,6 +94,9 @@ struct GeneralStepGemm : StepGemm {
   // the products that follow. Null: `in` is complete.
   const bf16 *update, *update_norm;
   bf16* updated;
+  // Where a step with several rows has what the product multiplies. Null: in `in`, without a norm.
+  bf16* normed;
+  int exchange_stride;  // from one row of `update`, `updated` and `normed` to the next
 };
 template <StepLayers kLayers>
 using StepGemmOf = std::conditional_t<kLayers == StepLayers::kGeneral, GeneralStepGemm, StepGemm>;
@@ -120,7 +123,7 @@ struct SharedState {
   // The layer that is computed and the next one, layer i in layers[i % 2]. In global memory the
   // compute warps would wait for each field.
   DecodeStepLayer layers[2];
-  StepGemm gemm;  // the current product, in a step with several rows
+  GeneralStepGemm gemm;  // the current product, in a step with several rows
   bool is_last;
   uint32_t set;  // of DecodeStepParams::exchange
   uint32_t num_rows_to_clear;

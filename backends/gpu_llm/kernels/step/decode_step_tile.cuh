@@ -156,8 +156,10 @@ class Bf16Tiles {
 
  private:
   static constexpr int kSteps = kHeadDim / 16;
-  // In registers. Wide ones would be spilled, and are read from shared memory for each tile.
-  static constexpr bool kKeepsQueries = kHeadDim <= kWideHeadDim;
+  // In registers. Otherwise they are read from shared memory for each tile, because they would be
+  // spilled: wide ones, and those of two halves where the form has too few registers.
+  static constexpr bool kKeepsQueries =
+      kHeadDim <= kWideHeadDim && (kHalves == 1 || kKeepsQueriesOfTwoHalves || kSteps % 2 != 0);
 
   // Columns [16 s, + 32) of a half's queries, which two products read.
   __device__ __forceinline__ uint4 LoadQueries(int half, int s) const {
@@ -188,13 +190,16 @@ class Bf16Tiles {
         }
       }
     } else {
-      static_assert(kHalves == 1);
 #pragma unroll 4  // a loop without branches spills registers
       for (int s = 0; s < kSteps; s += 2) {
-        const uint4 q = LoadQueries(0, s), keys = keys_of(s), next_keys = keys_of(s + 1);
-        MatrixMultiplyAdd(scores[0][0], keys.x, keys.y, keys.z, keys.w, q.x, q.y);
-        MatrixMultiplyAdd(scores[0][1], next_keys.x, next_keys.y, next_keys.z, next_keys.w, q.z,
-                          q.w);
+        const uint4 keys = keys_of(s), next_keys = keys_of(s + 1);
+#pragma unroll
+        for (int half = 0; half < kUsed; ++half) {
+          const uint4 q = LoadQueries(half, s);
+          MatrixMultiplyAdd(scores[half][0], keys.x, keys.y, keys.z, keys.w, q.x, q.y);
+          MatrixMultiplyAdd(scores[half][1], next_keys.x, next_keys.y, next_keys.z, next_keys.w,
+                            q.z, q.w);
+        }
       }
     }
     uint32_t weights[kUsed][2] = {};

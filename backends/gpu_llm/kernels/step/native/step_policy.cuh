@@ -24,6 +24,9 @@ __device__ __forceinline__ int NumSlots(const DecodeStepParams& /*p*/) {
   return kMaxSlots;
 }
 
+// Attention keeps two halves of a unit's queries in registers.
+constexpr bool kKeepsQueriesOfTwoHalves = true;
+
 __device__ __forceinline__ void FenceSlotBarriers() {
   BarrierInitFence();
 }

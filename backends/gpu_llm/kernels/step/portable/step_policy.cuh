@@ -30,6 +30,9 @@ __device__ __forceinline__ int NumSlots(const DecodeStepParams& p) {
   return p.num_slots;
 }
 
+// Attention has too few registers for two halves of a unit's queries.
+constexpr bool kKeepsQueriesOfTwoHalves = false;
+
 __device__ __forceinline__ void FenceSlotBarriers() {}
 // Sleeps between two polls, so that a waiting warp leaves more cycles to the warps that copy and
 // compute.
