@@ -220,7 +220,7 @@ struct DecodeStepRule {
   WeightFormat format;
   StepLayers layers;
   int min_expert_inner;  // experts of a shorter depth fill only parts of the ring's slots
-  int min_head_dim;
+  int min_head_dim;      // 0: any
   int max_rows;
 };
 // A model uses the first rule that fits it. For more rows than a rule says, and for models that no

@@ -19,7 +19,7 @@ Result<KernelForm> SelectKernelForm(int32_t device);
 // [any thread]
 KernelForm CurrentForm();
 
-// Whether the kernels were compiled with optimisation (docs/gpu.md). [any thread]
+// Whether the kernels were compiled with NEREID_GPU_OPTIMISE (docs/gpu.md). [any thread]
 bool HasOptimisedKernels();
 
 // What the driver loaded for the current device, for the log.

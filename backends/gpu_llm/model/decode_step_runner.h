@@ -33,7 +33,7 @@ class DecodeStepRunner {
 
   // Which decode steps it runs.
   const FusedSteps& steps() const { return steps_; }
-  // Whether the step is a decode step with few enough rows.
+  // Whether the step is one of steps(), and only decodes and samples a token for each row.
   bool CanRun(const StepShape& shape) const;
   // `buffers` has the fields "Buffers of the step" of DecodeStepParams.
   Status Run(const StepShape& shape, const int32_t* words, const DecodeStepParams& buffers,

@@ -115,7 +115,7 @@ class Decoder {
   void SetTimer(OperatorTimer* timer) { timer_ = timer; }
   // The LoRA adapters of steps that have any. Borrowed.
   Status SetAdapters(const DeviceAdapters* adapters);
-  // Whether decode steps may run in one launch, and which.
+  // Whether any decode steps run in one launch. fused_steps() says which.
   bool fuses_decode() const { return decode_step_.has_value(); }
   FusedSteps fused_steps() const { return decode_step_ ? decode_step_->steps() : FusedSteps(); }
   // The reason, if the device cannot run the fused step.
@@ -127,9 +127,7 @@ class Decoder {
       : spec_(&spec), weights_(&weights), tensor_parallel_(tensor_parallel) {}
   Status AllocateTensorParallel(const DecoderLimits& limits);
   // Whether one launch computes the layers and the logits of the step.
-  bool IsFused(const StepShape& shape) const {
-    return decode_step_ && !shape.has_adapters && !shape.has_trees && decode_step_->CanRun(shape);
-  }
+  bool IsFused(const StepShape& shape) const { return decode_step_ && decode_step_->CanRun(shape); }
   Status RunHead(const StepShape& shape, const int32_t* words, int32_t first, int32_t count,
                  bool may_time, cudaStream_t stream);
   Status RunFused(const StepShape& shape, const int32_t* words, cudaStream_t stream);

@@ -55,7 +55,7 @@ TEST_P(GeneralDecodeStepTest, LogitsEqualThoseOfSeparateKernels) {
   CompareLogits(Tolerance(8));
 }
 
-// With heads of 256 columns separate kernels verify drafts.
+// Steps with drafts run in one launch, but not with heads of 256 columns (FusedSteps::has_chains).
 TEST_P(GeneralDecodeStepTest, DraftsHaveTheLogitsOfSingleSteps) {
   Steps fused(GetParam(), true), plain(GetParam(), false);
   ASSERT_TRUE(fused.ok() && plain.ok());

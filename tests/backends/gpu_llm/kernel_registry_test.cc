@@ -481,6 +481,17 @@ TEST(KernelRegistryTest, DecodeStepsInOneLaunchHaveAKernel) {
   EXPECT_GT(num_fused, 0);
 }
 
+TEST(KernelRegistryTest, DecodeStepsWithHeadsOf16HaveAKernelForBf16Alone) {
+  DecodeStepSizes sizes = {};
+  sizes.format = WeightFormat::kBf16, sizes.cache_format = CacheFormat::kBf16;
+  sizes.hidden_size = 64, sizes.head_dim = 16, sizes.layers = StepLayers::kPlain;
+  EXPECT_GE(FindStepKernel(sizes), 0);
+  sizes.cache_format = CacheFormat::kFp8;
+  EXPECT_EQ(FindStepKernel(sizes), -1);
+  sizes.format = WeightFormat::kInt4, sizes.cache_format = CacheFormat::kBf16;
+  EXPECT_EQ(FindStepKernel(sizes), -1);
+}
+
 TEST(KernelRegistryTest, UnitsOfAttentionAreTheLargestEqualPartsOfAGroup) {
   EXPECT_EQ(StepUnitHeads(1), 1);
   EXPECT_EQ(StepUnitHeads(7), 7);

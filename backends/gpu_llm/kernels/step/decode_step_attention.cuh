@@ -161,8 +161,8 @@ __device__ void FinishUnit(const DecodeStepParams& p, const LayerExchange& excha
   if (shared.is_last) CombineUnits<kHeadDim, kOneRow>(p, exchange, item, queries, thread);
 }
 
-// kOneRow: the step has one row, so that the queries of a unit are those of one token. So they are
-// with wide heads.
+// kOneRow: the step has one row. In such a step, and with wide heads in any step, the queries of a
+// unit are those of one token.
 template <int kHeadDim, CacheFormat kCache, StepLayers kLayers, bool kOneRow>
 __device__ __forceinline__ void RunAttention(const DecodeStepParams& p, int layer_index,
                                              Consumer& consumer) {

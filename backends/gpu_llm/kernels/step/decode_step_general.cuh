@@ -1,9 +1,9 @@
 // Loads and norms the inputs of matrix products for StepLayers::kGeneral, in a fused decode step.
 // If a layer norms what attention and MLP compute (post norms), a block of threads first adds that
 // norm to the residual, and then norms the sum. All of this happens before the input is converted,
-// so that a product needs no factor of the norm. In a step with one row every block norms it. Of
-// several rows each is normed by one block, which stores it in the exchange for all others: for a
-// block to norm all of them would take longer than the exchange. Device code only.
+// so that a product needs no factor of the norm. In a step with one row every block norms it. In a
+// step with several rows one block norms each row and stores it in the exchange for all others,
+// because it takes longer to norm all rows in every block. Device code only.
 #pragma once
 
 #include "backends/gpu_llm/kernels/step/decode_step_input.cuh"
@@ -143,11 +143,11 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const Ge
   row.Take(shared, input.k_tiles);
 }
 
-// Norms those of several rows that are this block's.
+// Norms this block's part of several rows, and stores them for all blocks. The last block norms row
+// 0, the one before it row 1, and so on, because the last blocks have the fewest tiles to multiply.
 template <WeightFormat kFormat, int kKTiles>
 __device__ __forceinline__ void NormRows(const DecodeStepParams& p, const GeneralStepGemm& gemm,
                                          SharedState& shared) {
-  // From the last block on, because the last ones have the fewest tiles.
   const int grid = static_cast<int>(gridDim.x);
   for (int i = grid - 1 - static_cast<int>(blockIdx.x); i < p.num_rows; i += grid) {
     const int64_t index = gemm.rows != nullptr ? gemm.rows[i] : i;

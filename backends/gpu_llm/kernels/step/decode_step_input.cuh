@@ -410,8 +410,9 @@ __device__ __forceinline__ void LoadResident(const DecodeStepParams& p, const St
   }
 }
 
-// Loads the fragments of a row of an input; null: zeros. Unless it is complete, spins for it, first
-// for one fragment a thread, then for all.
+// Loads each thread's fragments of a row of an input. `row`: null: zeros. Unless is_complete, other
+// blocks may still store the row: a thread polls its first fragment until that is ready, and then
+// all of them.
 template <WeightFormat kFormat, int kKTiles>
 __device__ __forceinline__ void LoadRow(const DecodeStepParams& p, const SharedState& shared,
                                         const bf16* row, int depth, bool is_complete,

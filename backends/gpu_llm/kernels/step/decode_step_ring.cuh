@@ -338,8 +338,8 @@ __device__ __forceinline__ void FinishLaunch(const DecodeStepParams& p, const Sh
 // Exchange memory of a layer; rows are `stride` values apart.
 struct LayerExchange {
   bf16 *qkv, *attention, *middle, *gated, *residual;
-  // With StepLayers::kGeneral: the inputs of q, k and v, and of the MLP, in a step with several
-  // rows. `normed` exists behind the last layer, too, for the LM head.
+  // With StepLayers::kGeneral, in a step with several rows: the normed inputs of q, k and v, and of
+  // the MLP. `normed` of layer num_layers is the normed input of the LM head.
   bf16 *normed, *mlp_normed;
   float* scores;
   bf16 *attention_product, *mlp_product;  // with DecodeStepParams::has_post_norms
@@ -363,8 +363,8 @@ __device__ __forceinline__ LayerExchange ExchangeOf(const DecodeStepParams& p, u
   return to;
 }
 
-// Clears the exchange. In each block of threads those with number `first` and above do this, each a
-// part of it.
+// Clears the exchange. The threads of all blocks whose number in their block is `first` or larger
+// divide the words among them.
 class ExchangeClearing {
  public:
   __device__ ExchangeClearing(const DecodeStepParams& p, const SharedState& shared, int first)

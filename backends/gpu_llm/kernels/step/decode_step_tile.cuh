@@ -156,8 +156,8 @@ class Bf16Tiles {
 
  private:
   static constexpr int kSteps = kHeadDim / 16;
-  // In registers. Otherwise they are read from shared memory for each tile, because they would be
-  // spilled: wide ones, and those of two halves where the form has too few registers.
+  // Whether queries stay in registers. Those of wide heads would be spilled, and those of two
+  // halves where the form has too few registers, so that each tile reads them from shared memory.
   static constexpr bool kKeepsQueries =
       kHeadDim <= kWideHeadDim && (kHalves == 1 || kKeepsQueriesOfTwoHalves || kSteps % 2 != 0);
 

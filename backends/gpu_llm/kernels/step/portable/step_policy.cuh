@@ -34,8 +34,8 @@ __device__ __forceinline__ int NumSlots(const DecodeStepParams& p) {
 constexpr bool kKeepsQueriesOfTwoHalves = false;
 
 __device__ __forceinline__ void FenceSlotBarriers() {}
-// Sleeps between two polls, so that a waiting warp leaves more cycles to the warps that copy and
-// compute.
+// A warp that waits for a slot sleeps for 20 ns between two polls of its barrier, which leaves more
+// cycles to the warps that copy and compute.
 __device__ __forceinline__ void WaitForSlot(uint64_t* barrier, uint32_t parity) {
   asm volatile(
       "{ .reg .pred done;\n"
