@@ -146,7 +146,7 @@ Status GpuExecutor::Initialize() {
   StepPlannerOptions planned = PlannerOptions(spec, num_processors_, options_.is_batch_invariant);
   planned.max_decode_rows = padded;
   planned.fused = decoder_->fused_steps();
-  planned.fused_item_blocks = FusedItemBlocks(CurrentForm(), spec.head_dim);
+  planned.fused_item_blocks = FusedItemBlocks(spec.head_dim);
   planned.fused_item_units = StepItemUnits(spec.num_heads, spec.num_kv_heads);
   planned.attention_blocks =
       DecodeAttentionBlocks(CurrentForm(), spec.head_dim, options_.cache_format);

@@ -548,12 +548,12 @@ int DecodeAttentionBlocks(KernelForm form, int head_dim, CacheFormat cache) {
   return is_alone ? 1 : 2;
 }
 
-// The ring of the native launch holds six KV blocks of heads of 128 columns, and three of heads of
-// 256. Items of two blocks are faster with heads of 256 and slower with heads of 128: table "KV
-// blocks of an item in one launch" of bench/results/gpu_general_steps.csv. Heads of 256 were not
-// measured in the portable form.
-int FusedItemBlocks(KernelForm form, int head_dim) {
-  return form == KernelForm::kNative && head_dim > 128 ? 2 : 6;
+// The ring of a launch holds six KV blocks of heads of 128 columns (portable: two or four), and
+// half as many of heads of 256. Items of two blocks are faster with heads of 256 (tables "KV blocks
+// of an item" of bench/results/gpu_general_steps.csv and gpu_portable_steps.csv). With heads of 128
+// they are slower in the native form, and were not measured in the portable one.
+int FusedItemBlocks(int head_dim) {
+  return head_dim > 128 ? 2 : 6;
 }
 
 // With a block for each multiprocessor, one block's larger stages are faster. Launches have as many

@@ -143,7 +143,7 @@ bool HasHeadDim(int head_dim);
 int DecodeAttentionBlocks(KernelForm form, int head_dim, CacheFormat cache);
 
 // The fewest KV blocks of a context that an item of a decode step in one launch has.
-int FusedItemBlocks(KernelForm form, int head_dim);
+int FusedItemBlocks(int head_dim);
 
 // Whether decode attention copies keys and values of wide heads to stages of their own, so that a
 // multiprocessor has room for two blocks of threads after all. Steps of any batch must give the
