@@ -2,7 +2,7 @@
 #include "backends/gpu_llm/kernels/attention/decode_attention.cuh"
 #include "backends/gpu_llm/kernels/attention/unpack_block.cuh"
 #include "backends/gpu_llm/kernels/portable/shared_bytes.h"
-#include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_state.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 

@@ -3,7 +3,7 @@
 
 #include "backends/gpu_llm/kernels/device/device.cuh"
 #include "backends/gpu_llm/kernels/device/launch.h"
-#include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_exchange.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM {
 namespace {

@@ -8,6 +8,7 @@
 #include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
 #include "backends/gpu_llm/kernels/gemm/int4_bytes.cuh"
 #include "backends/gpu_llm/kernels/gemm/int4_subnormal.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_exchange.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "backends/gpu_llm/kernels/attention/cache_quantization.cuh"
+#include "backends/gpu_llm/kernels/step/decode_step_exchange.cuh"
 #include "backends/gpu_llm/kernels/step/decode_step_ring.cuh"
 
 namespace nereid::gpu::NEREID_KERNEL_FORM::decode_step {
