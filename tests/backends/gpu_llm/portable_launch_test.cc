@@ -121,8 +121,8 @@ TEST_P(PortableLaunchTest, ProductsFit) {
   ExpectFits(0, 2 * 256, 128);
 }
 
-// A multiprocessor has room for the block of threads that each of them runs. A KV block fills
-// adjacent slots of the ring: two with heads of 128, four with heads of 256.
+// All blocks of threads run at the same time, one on each multiprocessor, which must have room for
+// it. A KV block fills adjacent slots of the ring: two with heads of 128, four with heads of 256.
 TEST_P(PortableLaunchTest, TheFusedDecodeStepFits) {
   const int num_slots = portable_shape::NumStepSlots(GetParam().block_shared_kb * 1024);
   EXPECT_EQ(num_slots, GetParam().block_shared_kb < 163 ? 4 : 8);

@@ -55,7 +55,8 @@ __device__ __forceinline__ void SpinUntilReady(const DecodeStepParams& p, const 
   }
 }
 
-// Called by one thread at a block's end. The last block hands the sets to the next launch.
+// Called by one thread at a block's end. The last block to end records for the next launch which
+// set of the exchange it uses, and how many rows of the other one it has to clear.
 __device__ __forceinline__ void FinishLaunch(const DecodeStepParams& p, const SharedState& shared) {
   DecodeStepState& state = *p.state;
   if (LoadWord(&state.timed_out) != 0) __trap();
